@@ -1,0 +1,1 @@
+//! Agents: sessions, the inbox, steer scheduling, turns and steps, tools and prompt sections.

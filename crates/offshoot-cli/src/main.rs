@@ -1,0 +1,2 @@
+//! The offshoot program.
+fn main() {}

@@ -1,0 +1,18 @@
+//! The ground that every Offshoot crate stands on.
+//!
+//! - [`Scope`]: structured ownership. The lifetime of one exact owner, with awaited cleanups and
+//!   [holds](Hold).
+//! - [`text`]: cuts on character boundaries, one-line sanitising, incremental UTF-8 decoding.
+//! - [`fresh_id`]: unique, sortable ids.
+//! - [`WallClock`]: the time of day, taken only to be shown.
+//!
+//! This crate knows nothing of tasks, agents or JSON.
+
+mod clock;
+mod id;
+mod scope;
+pub mod text;
+
+pub use clock::{SystemClock, Timestamp, WallClock};
+pub use id::fresh_id;
+pub use scope::{CleanupFailure, CleanupId, CloseReport, Hold, Scope, ScopeClosed, ScopeId};

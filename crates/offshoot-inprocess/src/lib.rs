@@ -1,0 +1,1 @@
+//! The in-process subagent providers: spawn and fork.

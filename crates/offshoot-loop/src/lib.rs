@@ -1,0 +1,1 @@
+//! The stock turn driver: model requests, tool calls and their results, and the scripted model.

@@ -1,0 +1,1 @@
+//! Shell commands as background tasks: process groups, streamed output, graceful stop.

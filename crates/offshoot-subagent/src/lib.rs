@@ -1,0 +1,1 @@
+//! Subagents: the provider seam, one-shot runs, continuable children, settlement and limits.

@@ -1,0 +1,1 @@
+//! A registry of background tasks: ids, status, ownership, output, waits and settlement.

@@ -1,0 +1,1 @@
+//! Model-facing tools for delegation and background work, their prompt sections and notices.

@@ -1,0 +1,1 @@
+//! Delegation for agent programs: the facade over the Offshoot crates.

@@ -1,0 +1,1 @@
+//! Cross-crate tests of the Offshoot workspace live under `tests/`.
