@@ -1,1 +1,46 @@
-//! Agents: sessions, the inbox, steer scheduling, turns and steps, tools and prompt sections.
+//! Agents: a session, an inbox with one durable order, turns and steps, tools and prompt sections.
+//!
+//! - [`Agent`]: a live agent. Three verbs put a message into its inbox: [`Agent::followup`] (next
+//!   turn, wakes), [`Agent::steer`] (next step, wakes), [`Agent::inject`] (next step, quiet).
+//!   *Accepted* means *appended to the session log*.
+//! - [`TurnDriver`]: what one step of a turn does. Bring your own, or take the stock one.
+//! - [`SessionStore`]: where session logs live: [`MemoryStore`], [`JsonlStore`], or your own.
+//! - [`Tool`], [`ToolSet`], [`Prompt`]: what a model is shown, and what runs when it calls.
+//! - [`EventHub`]: every event of every session, in the order of commit.
+//!
+//! This crate knows no model, no background task and no subagent: those add their events as
+//! [`Extension`]s and their messages with a [`Source`] of their own kind.
+
+pub mod agent;
+mod driver;
+mod event;
+mod hub;
+mod id;
+mod inbox;
+mod message;
+mod projection;
+mod prompt;
+mod registry;
+mod store;
+mod tool;
+
+pub use agent::{
+    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered, OpenError,
+    Pending, Placement, SendError, Status, WeakAgent,
+};
+pub use driver::{DriverError, StepContext, StepKey, StepOutcome, TurnDriver};
+pub use event::{
+    AssistantMessage, CallRequest, Event, Extension, Finish, Inherited, Origin, SessionStart,
+    StoredEvent, ToolResultRecord, TurnEndReason, Usage,
+};
+pub use hub::{EventHub, EventObserver, EventRecord, ObserverGuard};
+pub use id::{AgentId, BadId, CallId, MessageId, RunId};
+pub use inbox::{Entry, Inbox, Target};
+pub use message::{ContentBlock, Message, Source};
+pub use projection::{ActivationFacts, HistoryItem, OpenTurn, Projection};
+pub use prompt::{Prompt, PromptSection};
+pub use registry::AgentRegistry;
+pub use store::{
+    AppendError, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
+};
+pub use tool::{FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};

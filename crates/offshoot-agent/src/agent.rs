@@ -1,0 +1,379 @@
+//! The handle of a live agent: its identity, its inbox, its lifecycle.
+//!
+//! How a message is accepted is in `accept`, how turns run in `drive`, how an agent ends in `close`.
+
+mod accept;
+mod close;
+mod drive;
+mod open;
+mod state;
+
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use offshoot_core::{Scope, WallClock};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Shared;
+use crate::{
+    AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
+    ToolSet, TurnDriver, Usage,
+};
+use state::{Inner, State};
+
+pub use accept::{Delivered, Placement, SendError};
+pub use close::Pending;
+pub use open::{AgentSpec, OpenError};
+
+/// What an agent is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// No turn runs.
+    Idle,
+    /// Turns run.
+    Running,
+    /// It is ending: nothing that wakes is accepted.
+    Closing,
+    /// It has ended.
+    Closed,
+}
+
+/// Who cancels a turn. The first cause of a turn wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// A human: notices are delivered quietly until the human's next message.
+    User,
+    /// The agent that delegated to this one.
+    Parent,
+    /// An interrupt of the current work, by an ancestor or a human.
+    Interrupt,
+    /// The agent is ending.
+    Disposed,
+}
+
+impl CancelCause {
+    /// The name in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Parent => "parent",
+            Self::Interrupt => "interrupt",
+            Self::Disposed => "disposed",
+        }
+    }
+}
+
+/// Limits and times of agents.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// The longest chain of automatic wakes; a notice beyond it is delivered quietly. Default 100.
+    pub max_wake_chain: u64,
+    /// How many steps a turn may take. Default 200.
+    pub max_steps_per_turn: u64,
+    /// How long a cancelled step may take to return before it is dropped. Default 5 s.
+    pub cancel_grace: Duration,
+    /// How many messages may wait in an inbox before users and agents are refused; notices of the
+    /// runtime are always accepted. Default 10 000.
+    pub inbox_capacity: usize,
+}
+
+impl Default for AgentSettings {
+    fn default() -> Self {
+        Self {
+            max_wake_chain: 100,
+            max_steps_per_turn: 200,
+            cancel_grace: Duration::from_secs(5),
+            inbox_capacity: 10_000,
+        }
+    }
+}
+
+/// What an agent works with; a child begins with its parent's.
+#[derive(Clone)]
+pub struct AgentKit {
+    /// Does the steps.
+    pub driver: Arc<dyn TurnDriver>,
+    /// The visible tools.
+    pub tools: ToolSet,
+    /// The system prompt.
+    pub prompt: Prompt,
+}
+
+impl fmt::Debug for AgentKit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentKit")
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all agents of one runtime share.
+#[derive(Clone)]
+pub struct AgentHost {
+    /// Where sessions live.
+    pub store: Arc<dyn SessionStore>,
+    /// Where events go.
+    pub hub: EventHub,
+    /// The live agents.
+    pub agents: AgentRegistry,
+    /// The wall clock, for the times of events.
+    pub clock: Arc<dyn WallClock>,
+    /// Limits and times.
+    pub settings: Arc<AgentSettings>,
+}
+
+impl AgentHost {
+    /// A host over `store` with its own hub, the system clock and `settings`.
+    #[must_use]
+    pub fn new(store: Arc<dyn SessionStore>, settings: AgentSettings) -> Self {
+        Self {
+            store,
+            hub: EventHub::default(),
+            agents: AgentRegistry::default(),
+            clock: Arc::new(offshoot_core::SystemClock),
+            settings: Arc::new(settings),
+        }
+    }
+}
+
+impl fmt::Debug for AgentHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentHost")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A live agent: one residency of a session. Cloning gives another handle to the same one; two
+/// residencies of one session are different agents.
+#[derive(Clone)]
+pub struct Agent(Arc<Inner>);
+
+impl PartialEq for Agent {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Agent {}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("id", &self.0.id)
+            .field("label", &self.0.label)
+            .finish()
+    }
+}
+
+/// A handle that does not keep the agent in memory.
+#[derive(Clone, Debug)]
+pub struct WeakAgent(Weak<Inner>);
+
+impl WeakAgent {
+    /// The agent, while something keeps it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Agent> {
+        self.0.upgrade().map(Agent)
+    }
+}
+
+impl Agent {
+    /// The agent's address, and its session's id.
+    #[must_use]
+    pub fn id(&self) -> &AgentId {
+        &self.0.id
+    }
+
+    /// What the agent is called.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// How deep the agent is: 0 for a root.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.0.depth
+    }
+
+    /// The session that delegated to this one.
+    #[must_use]
+    pub fn parent_id(&self) -> Option<&AgentId> {
+        self.0.parent.as_ref()
+    }
+
+    /// The owner of everything that the agent starts.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.0.scope
+    }
+
+    /// What the agent works with.
+    #[must_use]
+    pub fn kit(&self) -> &AgentKit {
+        &self.0.kit
+    }
+
+    /// What the agent shares with the others of its runtime.
+    #[must_use]
+    pub fn host(&self) -> &AgentHost {
+        &self.0.host
+    }
+
+    /// A handle that does not keep the agent in memory.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakAgent {
+        WeakAgent(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // Under this lock only the projection and the store run; a panic there leaves a state that
+        // was not changed, or a log that refuses to be appended to.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the agent's state. `read` runs under the agent's lock: it must be short and must not
+    /// call any agent.
+    pub fn with_projection<R>(&self, read: impl FnOnce(&Projection) -> R) -> R {
+        read(&self.lock().projection)
+    }
+
+    /// What the agent is doing.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.lock().status()
+    }
+
+    /// The turn that runs and its generation.
+    #[must_use]
+    pub fn current_turn(&self) -> Option<(u64, u64)> {
+        self.with_projection(|p| p.open_turn().map(|open| (open.turn, open.generation)))
+    }
+
+    /// The last failure that could not be written to the log, such as a full disk.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
+    }
+
+    /// Tokens of this residency: its own, and those of its finished subagents.
+    #[must_use]
+    pub fn usage(&self) -> (Usage, Usage) {
+        let state = self.lock();
+        let own = state.projection.facts().usage;
+        let mut total = own;
+        total += state.subtree;
+        (own, total)
+    }
+
+    /// Adds what a finished subagent and its subtree used.
+    pub fn add_subtree_usage(&self, usage: Usage) {
+        self.lock().subtree += usage;
+    }
+
+    /// Appends an event of a crate above to the session.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Closed`] after the agent has closed; [`SendError::Log`] when the log cannot be
+    /// written.
+    pub fn record(&self, extension: crate::Extension) -> Result<(), SendError> {
+        self.commit(|state, inner| {
+            if state.is_closed() {
+                return Err(SendError::Closed);
+            }
+            state
+                .append(inner, vec![Event::Extension(extension)])
+                .map_err(SendError::from)
+        })
+    }
+
+    pub(crate) fn record_in_step(&self, event: Event) -> Result<(), SendError> {
+        self.commit(|state, inner| {
+            if !state
+                .projection
+                .open_turn()
+                .is_some_and(|open| open.step_open)
+            {
+                return Err(SendError::Closed);
+            }
+            state.append(inner, vec![event]).map_err(SendError::from)
+        })
+    }
+
+    /// Runs `change` under the lock, then hands out what it committed and wakes who waits.
+    pub(crate) fn commit<R>(&self, change: impl FnOnce(&mut State, &Arc<Inner>) -> R) -> R {
+        let result = change(&mut self.lock(), &self.0);
+        self.0.host.hub.dispatch();
+        self.0.changed.notify_waiters();
+        result
+    }
+
+    /// Waits until `done` holds of the agent's state. `done` runs under the agent's lock.
+    async fn until<R>(&self, mut done: impl FnMut(&State) -> Option<R>) -> R {
+        loop {
+            let changed = self.0.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(result) = done(&self.lock()) {
+                return result;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
+    pub async fn idle(&self) {
+        self.until(|state| (state.status() != Status::Running).then_some(()))
+            .await;
+    }
+
+    /// Waits until something waits for the agent's next step. Dropping the future has no effect.
+    pub async fn next_step_arrival(&self) {
+        self.until(|state| state.projection.inbox().has_next_step().then_some(()))
+            .await;
+    }
+
+    /// Waits until the agent's state changes to one of which `done` holds. Dropping the future has
+    /// no effect. `done` runs under the agent's lock: it must be short and not call any agent.
+    pub async fn until_projection<R>(&self, mut done: impl FnMut(&Projection) -> Option<R>) -> R {
+        self.until(|state| done(&state.projection)).await
+    }
+
+    /// Whether the agent is idle and nothing that it started is alive. Parked messages do not count.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        // A notice is accepted before the hold of what it tells is released, and acceptance takes
+        // this lock: an idle agent without holds therefore has no notice on its way.
+        let state = self.lock();
+        state.status() == Status::Idle && self.0.scope.holds() == 0
+    }
+
+    /// Waits until the agent is at rest, or closing. Dropping the future has no effect.
+    pub async fn rest(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_at_rest() || matches!(self.status(), Status::Closing | Status::Closed) {
+                return;
+            }
+            if self.0.scope.holds() > 0 {
+                tokio::select! {
+                    () = changed => {}
+                    () = self.0.scope.unheld() => {}
+                }
+            } else {
+                changed.await;
+            }
+        }
+    }
+}
+
+/// What became of an append.
+pub(crate) type Appended = Result<Vec<Shared>, AppendError>;

@@ -1,0 +1,263 @@
+//! How a message is accepted: appended to the log, and, if it may wake an idle agent, the turn that
+//! it opens is appended with it.
+
+use tokio_util::sync::CancellationToken;
+
+use super::state::{Phase, Running, State};
+use super::{Agent, CancelCause, Pending, drive};
+use crate::{AppendError, Event, Message, MessageId, Target};
+
+/// A message was refused: nothing was appended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The agent is ending.
+    #[error("the agent is closing")]
+    Closing,
+    /// The agent has ended, or the step that wanted to record something has.
+    #[error("the agent is closed")]
+    Closed,
+    /// A message of this id was accepted before.
+    #[error("message {0} was accepted before")]
+    Duplicate(MessageId),
+    /// Too much waits already.
+    #[error("the inbox is full: {0} messages wait")]
+    Full(usize),
+    /// The log could not be written.
+    #[error("the session log could not be written: {0}")]
+    Log(#[from] AppendError),
+}
+
+impl SendError {
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Closing => "AGENT_CLOSING",
+            Self::Closed => "AGENT_CLOSED",
+            Self::Duplicate(_) => "DUPLICATE_MESSAGE",
+            Self::Full(_) => "INBOX_FULL",
+            Self::Log(_) => "LOG_FAILED",
+        }
+    }
+}
+
+/// Where an accepted message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The agent was idle: the message opened a turn.
+    TurnStarted,
+    /// The agent is running: it reads the message at its next step.
+    NextStep,
+    /// The agent is running: it reads the message in a turn of its own.
+    NextTurn,
+    /// Nothing runs and the message does not wake: it waits for the next turn.
+    Parked,
+}
+
+/// A message was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its id.
+    pub message_id: MessageId,
+    /// Where it went.
+    pub placement: Placement,
+}
+
+/// How a message is put into the inbox.
+struct Mode {
+    target: Target,
+    wake: bool,
+    /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
+    notice: bool,
+}
+
+impl Agent {
+    /// Accepts a message for a turn of its own; an idle agent begins it at once.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; the message was then not appended.
+    pub fn followup(&self, message: Message) -> Result<Delivered, SendError> {
+        self.accept(
+            message,
+            &Mode {
+                target: Target::NextTurn,
+                wake: true,
+                notice: false,
+            },
+        )
+    }
+
+    /// Accepts a message for the next step; an idle agent begins a turn at once.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; the message was then not appended.
+    pub fn steer(&self, message: Message) -> Result<Delivered, SendError> {
+        self.accept(
+            message,
+            &Mode {
+                target: Target::NextStep,
+                wake: true,
+                notice: false,
+            },
+        )
+    }
+
+    /// Accepts a message for the next step without waking an idle agent.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; the message was then not appended.
+    pub fn inject(&self, message: Message) -> Result<Delivered, SendError> {
+        self.accept(
+            message,
+            &Mode {
+                target: Target::NextStep,
+                wake: false,
+                notice: false,
+            },
+        )
+    }
+
+    /// Accepts a notice of the runtime for the next step. `wake` is what its sender wants; it is
+    /// delivered quietly all the same while the agent is closing, after a user stopped the agent, and
+    /// when its chain of automatic wakes is too long.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] when the agent has closed or the log cannot be written.
+    pub fn notify(&self, message: Message, wake: bool) -> Result<Delivered, SendError> {
+        self.accept(
+            message,
+            &Mode {
+                target: Target::NextStep,
+                wake,
+                notice: true,
+            },
+        )
+    }
+
+    fn accept(&self, message: Message, mode: &Mode) -> Result<Delivered, SendError> {
+        self.commit(|state, inner| {
+            if state.closed {
+                return Err(SendError::Closed);
+            }
+            if state.closing.is_some() && !mode.notice {
+                return Err(SendError::Closing);
+            }
+            if state.projection.knows_message(&message.id) {
+                return Err(SendError::Duplicate(message.id));
+            }
+            let waiting = state.projection.inbox().len();
+            if !mode.notice && waiting >= inner.host.settings.inbox_capacity {
+                return Err(SendError::Full(waiting));
+            }
+            let too_long = message.source.generation > inner.host.settings.max_wake_chain;
+            let quiet =
+                mode.notice && (state.closing.is_some() || too_long || state.stopped_by_user);
+            let wake = mode.wake && !quiet;
+            let message_id = message.id.clone();
+            let by_user = message.source.is_user();
+            let mut target = mode.target;
+            let mut latch = false;
+            let placement = match &state.phase {
+                // A wake between a cancel and the end of its turn is for a turn of its own.
+                Phase::Running(running) if wake && running.cancel.is_cancelled() => {
+                    target = Target::NextTurn;
+                    latch = true;
+                    Placement::NextTurn
+                }
+                Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
+                Phase::Running(_) => Placement::NextTurn,
+                Phase::Idle if wake => Placement::TurnStarted,
+                Phase::Idle | Phase::Preparing => Placement::Parked,
+            };
+            state.append(
+                inner,
+                vec![Event::InboxInserted {
+                    target,
+                    wake,
+                    message,
+                }],
+            )?;
+            state.stopped_by_user &= !by_user;
+            if latch && let Some(running) = state.running() {
+                running.latched.push(message_id.clone());
+            }
+            if placement == Placement::TurnStarted {
+                self.open_turn(state);
+            }
+            Ok(Delivered {
+                message_id,
+                placement,
+            })
+        })
+    }
+
+    /// Opens a turn on an idle agent and starts its drive. When the log cannot be written the agent
+    /// stays idle and what waits stays parked.
+    pub(super) fn open_turn(&self, state: &mut State) {
+        let inner = &self.0;
+        state.phase = Phase::Running(Running {
+            cancel: CancellationToken::new(),
+            cause: None,
+            claimed: Pending::Keep,
+            latched: Vec::new(),
+        });
+        state.announce_status(inner);
+        if state.append(inner, state.opening()).is_err() {
+            state.phase = Phase::Idle;
+            state.announce_status(inner);
+            return;
+        }
+        inner.runtime.spawn(drive::drive(self.clone()));
+    }
+
+    /// Cancels the turn that runs, and with [`Pending::Discard`] discards what waits.
+    ///
+    /// The turn ends `aborted` with the first cause that it was cancelled with. What waits under
+    /// [`Pending::Keep`] stays parked until the next message that wakes. Returns whether a turn ran.
+    pub fn cancel(&self, cause: CancelCause, pending: Pending) -> bool {
+        let token = self.commit(|state, inner| {
+            state.stopped_by_user |= cause == CancelCause::User;
+            let token = state.running().map(|running| {
+                running.cause.get_or_insert(cause);
+                if pending == Pending::Discard {
+                    running.claimed = Pending::Discard;
+                    running.latched.clear();
+                }
+                running.cancel.clone()
+            });
+            // The stop does not depend on the log: the token is cancelled even when this fails.
+            if pending == Pending::Discard {
+                let events = state.discarding(cause.as_str(), false);
+                if !events.is_empty() {
+                    let _ = state.append(inner, events);
+                }
+            }
+            // Cancelled under the lock: a message that is accepted after this call finds the turn
+            // cancelled. Waking the driver's task runs none of its code here.
+            if let Some(token) = &token {
+                token.cancel();
+            }
+            token
+        });
+        token.is_some()
+    }
+
+    /// Discards one waiting message. False when it does not wait: unknown, claimed or read.
+    pub fn withdraw(&self, id: &MessageId, cause: &str) -> bool {
+        self.commit(|state, inner| {
+            if state.closed || !state.projection.inbox().contains(id) {
+                return false;
+            }
+            let event = Event::InboxDiscarded {
+                message_id: id.clone(),
+                cause: cause.to_owned(),
+            };
+            state.append(inner, vec![event]).is_ok()
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! How an agent ends: one shared, bounded transaction.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use offshoot_core::CloseReport;
+
+use super::state::{Phase, State};
+use super::{Agent, CancelCause, Status};
+
+/// What becomes of messages that wait when a turn is cancelled or an agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// They stay in the session: parked, and read when it goes on.
+    Keep,
+    /// They are discarded, on the record.
+    Discard,
+}
+
+impl Agent {
+    /// Begins to end the agent: no turn starts any more, the one that runs is cancelled, and only
+    /// notices of the runtime are accepted. False when it was ending already.
+    pub fn begin_close(&self, pending: Pending) -> bool {
+        self.commit(|state, inner| {
+            if state.closing.is_some() {
+                return false;
+            }
+            self.set_closing(state, pending);
+            if let Some(running) = state.running() {
+                running.cause.get_or_insert(CancelCause::Disposed);
+                running.claimed = pending;
+                running.latched.clear();
+                running.cancel.cancel();
+            }
+            tracing::debug!(agent = %inner.id, "closing");
+            true
+        })
+    }
+
+    fn set_closing(&self, state: &mut State, pending: Pending) {
+        state.closing = Some(pending);
+        state.announce_status(&self.0);
+    }
+
+    /// Begins to end the agent if it has nothing left to do: it is idle, nothing holds its scope and
+    /// no message that may wake is parked behind an interrupt. What waits stays in the session.
+    ///
+    /// The question and the answer are one critical section, so that a message is either accepted
+    /// before (and the agent stays) or refused after.
+    #[must_use = "whether the agent is now closing"]
+    pub fn close_if_settled(&self) -> bool {
+        self.commit(|state, inner| {
+            let idle = state.status() == Status::Idle && !matches!(state.phase, Phase::Preparing);
+            let facts = state.projection.facts();
+            let interrupted = facts.end == Some(crate::TurnEndReason::Aborted);
+            let parked = interrupted && state.projection.inbox().has_waking();
+            if !idle || parked || inner.scope.holds() > 0 {
+                return false;
+            }
+            self.set_closing(state, Pending::Keep);
+            true
+        })
+    }
+
+    /// Ends the agent: children and tasks first, then its turn, then its log. Every caller awaits
+    /// the same end; what does not end in time is dropped and reported.
+    ///
+    /// The first caller's `pending` decides. Dropping the returned future does not stop the closing.
+    pub fn close(
+        &self,
+        pending: Pending,
+    ) -> impl Future<Output = Arc<CloseReport>> + Send + 'static {
+        self.begin_close(pending);
+        self.scope().close()
+    }
+
+    /// Waits until the agent begins to close. Dropping the future has no effect.
+    pub async fn closing(&self) {
+        self.until(|state| state.closing.map(drop)).await;
+    }
+
+    /// Waits until the agent has closed. Dropping the future has no effect.
+    pub async fn closed(&self) {
+        self.until(|state| state.closed.then_some(())).await;
+    }
+
+    /// The last cleanup of the agent's scope: waits for the drive, then lets the session go.
+    pub(super) async fn let_go(self) -> Result<(), String> {
+        self.begin_close(Pending::Keep);
+        self.until(|state| (!matches!(state.phase, Phase::Running(_))).then_some(()))
+            .await;
+        let log = self.commit(|state, inner| {
+            if state.closing == Some(Pending::Discard) {
+                let events = state.discarding(CancelCause::Disposed.as_str(), true);
+                if !events.is_empty() {
+                    let _ = state.append(inner, events);
+                }
+            }
+            let log = state.log.take();
+            state.closed = true;
+            state.announce_status(inner);
+            log
+        });
+        self.host().agents.leave(&self);
+        let Some(mut log) = log else { return Ok(()) };
+        log.flush().map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,278 @@
+//! The drive: runs the turns of an agent, one after the other, until nothing runnable waits.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use offshoot_core::text;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::state::{Inner, Phase, Running, State};
+use super::{Agent, CancelCause, Pending};
+use crate::{
+    AppendError, DriverError, Event, StepContext, StepKey, StepOutcome, Target, TurnEndReason,
+};
+
+/// How a turn ended.
+struct End {
+    reason: TurnEndReason,
+    error: Option<String>,
+}
+
+impl End {
+    fn new(reason: TurnEndReason) -> Self {
+        Self {
+            reason,
+            error: None,
+        }
+    }
+
+    fn error(message: impl Into<String>) -> Self {
+        Self {
+            reason: TurnEndReason::Error,
+            error: Some(message.into()),
+        }
+    }
+}
+
+/// Runs the turn that was opened for it, and those that follow, until the agent is idle.
+pub(super) async fn drive(agent: Agent) {
+    // A drive that is dropped in the middle (the runtime shuts down) must not leave a running agent.
+    let guard = RetireOnDrop(&agent);
+    loop {
+        let end = run_turn(&agent).await;
+        if !agent.commit(|state, inner| finish_turn(&agent, state, inner, end)) {
+            break;
+        }
+    }
+    std::mem::forget(guard);
+}
+
+struct RetireOnDrop<'a>(&'a Agent);
+
+impl Drop for RetireOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.commit(|state, inner| {
+            state.phase = Phase::Idle;
+            state.announce_status(inner);
+        });
+    }
+}
+
+/// Ends the turn, and in the same critical section decides what is next: the next turn, or idle.
+/// Returns whether another turn was opened.
+fn finish_turn(agent: &Agent, state: &mut State, inner: &Arc<Inner>, end: End) -> bool {
+    let (aborted, cause, latched) = match state.running() {
+        Some(running) => (
+            running.cancel.is_cancelled(),
+            running.cause,
+            std::mem::take(&mut running.latched),
+        ),
+        None => (false, None, Vec::new()),
+    };
+    let ordinary = end.reason.is_ordinary() && !aborted;
+    if let Err(error) = append_end(state, inner, end, aborted.then_some(cause).flatten()) {
+        tracing::error!(agent = %inner.id, %error, "the end of a turn could not be written");
+    }
+    let inbox = state.projection.inbox();
+    let waits = if ordinary {
+        !inbox.is_empty()
+    } else {
+        latched.iter().any(|id| inbox.contains(id))
+    };
+    // A log that cannot be written opens no turn: what waits stays parked.
+    if waits && state.closing.is_none() && state.projection.open_turn().is_none() {
+        state.phase = Phase::Running(Running {
+            cancel: CancellationToken::new(),
+            cause: None,
+            claimed: Pending::Keep,
+            latched: Vec::new(),
+        });
+        if state.append(inner, state.opening()).is_ok() {
+            return true;
+        }
+    }
+    state.phase = Phase::Idle;
+    if state.closing.is_none() {
+        state.announce_status(inner);
+    }
+    tracing::debug!(agent = %agent.id(), "idle");
+    false
+}
+
+fn append_end(
+    state: &mut State,
+    inner: &Inner,
+    end: End,
+    aborted: Option<CancelCause>,
+) -> Result<(), AppendError> {
+    let Some(open) = state.projection.open_turn() else {
+        return Ok(());
+    };
+    let turn = open.turn;
+    let mut events = state
+        .projection
+        .close_step(|dispatched| match (aborted, dispatched) {
+            (Some(_), true) => ("ABORTED", "the call was aborted"),
+            (Some(_), false) => (
+                "ABORTED_BEFORE_DISPATCH",
+                "the call was aborted before it started",
+            ),
+            (None, _) => (
+                "NOT_ANSWERED",
+                "the step ended before this call was answered",
+            ),
+        });
+    let discard = matches!(&state.phase, Phase::Running(r) if r.claimed == Pending::Discard);
+    if let Some(cause) = aborted.filter(|_| discard) {
+        events.extend(
+            state
+                .projection
+                .inbox()
+                .claimed()
+                .map(|entry| Event::InboxDiscarded {
+                    message_id: entry.message.id.clone(),
+                    cause: cause.as_str().to_owned(),
+                }),
+        );
+    }
+    events.push(match aborted {
+        Some(cause) => Event::TurnEnd {
+            turn,
+            reason: TurnEndReason::Aborted,
+            cause: Some(cause.as_str().to_owned()),
+            error: None,
+        },
+        None => Event::TurnEnd {
+            turn,
+            reason: end.reason,
+            cause: None,
+            error: end.error,
+        },
+    });
+    state.append(inner, events)
+}
+
+async fn run_turn(agent: &Agent) -> End {
+    // A reply that ran out of tokens marks the whole turn, whatever later steps do.
+    let mut outcome = TurnEndReason::Completed;
+    for step in 1.. {
+        let begun = agent.commit(|state, inner| begin_step(state, inner, step));
+        let context = match begun {
+            Ok(Some((key, generation, cancel))) => {
+                StepContext::new(agent.clone(), key, generation, cancel)
+            }
+            Ok(None) => return End::new(TurnEndReason::Aborted),
+            Err(error) => return End::error(error.to_string()),
+        };
+        let result = run_step(agent, &context).await;
+        let result = match result {
+            Some(result) => result,
+            None => return End::new(TurnEndReason::Aborted),
+        };
+        let owed = match result {
+            Err(error) => return End::error(error.message),
+            Ok(StepOutcome::Refusal) => return End::new(TurnEndReason::Refusal),
+            Ok(StepOutcome::Continue) => true,
+            Ok(StepOutcome::Completed) => false,
+            Ok(StepOutcome::MaxTokens) => {
+                outcome = TurnEndReason::MaxTokens;
+                false
+            }
+        };
+        if !owed && !agent.with_projection(|p| p.inbox().has_next_step()) {
+            return End::new(outcome);
+        }
+        if step >= agent.host().settings.max_steps_per_turn {
+            return End::new(TurnEndReason::StepLimit);
+        }
+    }
+    End::new(outcome)
+}
+
+type Begun = Option<(StepKey, u64, CancellationToken)>;
+
+/// Ends the step before, claims what waits for this one, and begins it; `None` when the turn was
+/// cancelled. All of it is one append.
+fn begin_step(state: &mut State, inner: &Inner, step: u64) -> Result<Begun, AppendError> {
+    let Some(cancel) = state.running().map(|running| running.cancel.clone()) else {
+        return Ok(None);
+    };
+    if cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let Some(open) = state.projection.open_turn() else {
+        return Ok(None);
+    };
+    let (turn, generation) = (open.turn, open.generation);
+    let mut events = state.projection.close_step(|_| {
+        (
+            "NOT_ANSWERED",
+            "the step ended before this call was answered",
+        )
+    });
+    let mut entering: Vec<_> = state
+        .projection
+        .inbox()
+        .claimed()
+        .map(|entry| entry.message.clone())
+        .collect();
+    if step > 1 {
+        let batch = state.projection.inbox().batch(Target::NextStep);
+        entering.extend(batch.iter().map(|entry| entry.message.clone()));
+        events.extend(state.claiming(Target::NextStep, turn, step, |_| Vec::new()));
+    }
+    events.push(Event::StepStart { turn, step });
+    events.extend(entering.into_iter().map(|message| Event::MessageUser {
+        turn,
+        step,
+        message,
+    }));
+    state.append(inner, events)?;
+    let session = inner.id.clone();
+    let key = StepKey {
+        session,
+        activation: inner.activation,
+        turn,
+        step,
+        attempt: 1,
+    };
+    Ok(Some((key, generation, cancel)))
+}
+
+/// Runs the driver on one step; `None` when it did not return within the grace after a cancel.
+async fn run_step(
+    agent: &Agent,
+    context: &StepContext,
+) -> Option<Result<StepOutcome, DriverError>> {
+    let driver = Arc::clone(&agent.kit().driver);
+    let span = tracing::info_span!(
+        "step",
+        agent = %agent.id(),
+        turn = context.key().turn,
+        step = context.key().step
+    );
+    let work = AssertUnwindSafe(driver.step(context))
+        .catch_unwind()
+        .instrument(span);
+    let mut work = std::pin::pin!(work);
+    let result = tokio::select! {
+        biased;
+        result = &mut work => result,
+        () = context.cancelled() => {
+            let grace = agent.host().settings.cancel_grace;
+            match tokio::time::timeout(grace, &mut work).await {
+                Ok(result) => result,
+                Err(_) => {
+                    tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
+                    return None;
+                }
+            }
+        }
+    };
+    Some(result.unwrap_or_else(|panic| {
+        let message = text::panic_message(&*panic);
+        Err(DriverError::new(format!("the driver panicked: {message}")))
+    }))
+}

@@ -1,0 +1,377 @@
+//! The vocabulary of a session log, which is also the event stream's.
+
+use std::sync::Arc;
+
+use offshoot_core::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{AgentId, CallId, Message, MessageId, Target};
+
+/// How a session came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Made by a host.
+    Root,
+    /// Made by another agent's delegation.
+    Subagent,
+}
+
+/// What a session took over from another one, without its events being repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherited {
+    /// How many events: the session's own begin at this `seq`.
+    pub events: u64,
+    /// How many turns: the session's own begin after this one.
+    pub turns: u64,
+}
+
+/// The first event of every residency of a session. The first one of all describes the session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionStart {
+    /// The session that delegated to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentId>,
+    /// What the session is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// How the session came to be.
+    pub origin: Origin,
+    /// How deep it is: 0 for a root.
+    pub depth: u32,
+    /// Whether the session existed before.
+    pub resumed: bool,
+    /// What it took over at its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited: Option<Inherited>,
+    /// What crates above need to make the same agent again.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl SessionStart {
+    /// A field of [`extra`](Self::extra) that is text.
+    #[must_use]
+    pub fn extra(&self, key: &str) -> Option<&str> {
+        self.extra.get(key).and_then(Value::as_str)
+    }
+}
+
+/// Tokens of one reply, or a sum of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens written.
+    pub output: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+    }
+}
+
+/// Why a model's reply ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Finish {
+    /// It was complete.
+    Stop,
+    /// It asks for tool calls.
+    ToolCalls,
+    /// It ran out of tokens.
+    MaxTokens,
+    /// The model declined.
+    Refusal,
+    /// The request failed.
+    Error,
+    /// It was cut by a cancellation; what had arrived is kept.
+    Interrupted,
+}
+
+/// A tool call as the model asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRequest {
+    /// The model's id of the call.
+    pub id: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments. Argument text that is not JSON is kept as a JSON string.
+    pub args: Value,
+}
+
+/// One reply of a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AssistantMessage {
+    /// What it says; may be empty.
+    pub text: String,
+    /// What it asks for.
+    pub calls: Vec<CallRequest>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// How one tool call ended, as the log and the model see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultRecord {
+    /// The call.
+    pub call_id: CallId,
+    /// What the model reads.
+    pub text: String,
+    /// The same for a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Whether the call failed.
+    pub is_error: bool,
+    /// A stable code of the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TurnEndReason {
+    /// The work was done.
+    Completed,
+    /// A reply ran out of tokens.
+    MaxTokens,
+    /// The model declined.
+    Refusal,
+    /// It was cancelled.
+    Aborted,
+    /// A request or the driver failed.
+    Error,
+    /// The process ended in the middle of it. Written by the next one.
+    Interrupted,
+    /// It took as many steps as a turn may.
+    StepLimit,
+}
+
+impl TurnEndReason {
+    /// Whether the agent goes on with what waits in its inbox by itself.
+    #[must_use]
+    pub fn is_ordinary(self) -> bool {
+        matches!(self, Self::Completed | Self::MaxTokens)
+    }
+}
+
+/// An event of a crate above: its type, with a `/` in it, and its fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extension {
+    /// For example `task/started`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+}
+
+impl Extension {
+    /// An event of `kind`.
+    #[must_use]
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            fields: Map::new(),
+        }
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a field when there is a value.
+    #[must_use]
+    pub fn with_some(self, key: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.with(key, value),
+            None => self,
+        }
+    }
+
+    /// A field that is text.
+    #[must_use]
+    pub fn field(&self, key: &str) -> Option<&str> {
+        self.fields.get(key).and_then(Value::as_str)
+    }
+}
+
+/// One event of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[non_exhaustive]
+pub enum Event {
+    /// A residency of the session begins.
+    #[serde(rename = "session/start")]
+    SessionStart(SessionStart),
+    /// A message was accepted.
+    #[serde(rename = "inbox/inserted")]
+    InboxInserted {
+        /// The list it was put at the end of.
+        target: Target,
+        /// Whether it may start a turn.
+        wake: bool,
+        /// The message.
+        message: Message,
+    },
+    /// A message left the inbox for a step of a turn.
+    #[serde(rename = "inbox/claimed")]
+    InboxClaimed {
+        /// Which one.
+        message_id: MessageId,
+        /// The turn.
+        turn: u64,
+        /// The step that it is meant for.
+        step: u64,
+    },
+    /// A message will never be read.
+    #[serde(rename = "inbox/discarded")]
+    InboxDiscarded {
+        /// Which one.
+        message_id: MessageId,
+        /// Why.
+        cause: String,
+    },
+    /// A turn begins.
+    #[serde(rename = "turn/start")]
+    TurnStart {
+        /// Its number, from 1.
+        turn: u64,
+        /// The greatest generation among the messages that opened it.
+        generation: u64,
+    },
+    /// A step begins.
+    #[serde(rename = "step/start")]
+    StepStart {
+        /// The turn.
+        turn: u64,
+        /// The step's number in the turn, from 1.
+        step: u64,
+    },
+    /// A step ends.
+    #[serde(rename = "step/end")]
+    StepEnd {
+        /// The turn.
+        turn: u64,
+        /// The step.
+        step: u64,
+    },
+    /// A claimed message entered the history.
+    #[serde(rename = "message/user")]
+    MessageUser {
+        /// The turn.
+        turn: u64,
+        /// The step.
+        step: u64,
+        /// The message.
+        message: Message,
+    },
+    /// A model's reply entered the history.
+    #[serde(rename = "message/assistant")]
+    MessageAssistant {
+        /// The turn.
+        turn: u64,
+        /// The step.
+        step: u64,
+        /// The reply.
+        #[serde(flatten)]
+        message: AssistantMessage,
+    },
+    /// A tool call was dispatched.
+    #[serde(rename = "tool/call")]
+    ToolCall {
+        /// The turn.
+        turn: u64,
+        /// The step.
+        step: u64,
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The arguments.
+        args: Value,
+    },
+    /// A tool call ended.
+    #[serde(rename = "tool/result")]
+    ToolResult {
+        /// The turn.
+        turn: u64,
+        /// The step.
+        step: u64,
+        /// How.
+        #[serde(flatten)]
+        result: ToolResultRecord,
+    },
+    /// A turn ends.
+    #[serde(rename = "turn/end")]
+    TurnEnd {
+        /// Which one.
+        turn: u64,
+        /// How.
+        reason: TurnEndReason,
+        /// Who cancelled it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
+        /// What failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// The agent's status changed. Live only: never in a log.
+    #[serde(rename = "agent/status")]
+    AgentStatus {
+        /// The new status.
+        status: crate::Status,
+    },
+    /// An event of a crate above.
+    #[serde(untagged)]
+    Extension(Extension),
+}
+
+/// An event in a log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredEvent {
+    /// Its place in the session, from 0.
+    pub seq: u64,
+    /// When it was committed.
+    #[serde(with = "rfc3339")]
+    pub time: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// A committed event, shared by the log, the hub and the projection.
+pub(crate) type Shared = Arc<StoredEvent>;
+
+/// Wall time as text, as in `2026-01-01T00:00:00.000Z`.
+pub(crate) mod rfc3339 {
+    use offshoot_core::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn to_text(time: Timestamp) -> String {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+        format!("{time:.3}")
+    }
+
+    pub(crate) fn serialize<S: Serializer>(time: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&to_text(*time))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(d)?;
+        let time: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
+        Ok(Timestamp::from_millis(millis))
+    }
+}

@@ -1,0 +1,188 @@
+//! Every event of every session, in the order of commit.
+//!
+//! Events are queued under the lock that commits them and handed out after it is released, by one
+//! thread at a time. An observer may therefore call back into any agent: what that commits is
+//! queued and handed out after the event that is being handed out now.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use offshoot_core::{Timestamp, text};
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::event::rfc3339;
+use crate::{AgentId, Event};
+
+/// One event, with the session that it belongs to.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventRecord {
+    /// The session.
+    pub session: AgentId,
+    /// What the session is called.
+    #[serde(serialize_with = "as_str")]
+    pub label: Arc<str>,
+    /// How deep it is.
+    pub depth: u32,
+    /// The event's place in the session; absent for a live-only event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// When it was committed.
+    #[serde(serialize_with = "rfc3339::serialize")]
+    pub time: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+fn as_str<S: serde::Serializer>(text: &Arc<str>, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(text)
+}
+
+/// Sees every event.
+///
+/// # Implementing
+///
+/// Called for one event at a time, in order, on the thread that committed it or another one; must
+/// not block. It may call any agent's methods. A panic is contained and logged.
+pub trait EventObserver: Send + Sync + 'static {
+    /// One event was committed.
+    fn on_event(&self, record: &EventRecord);
+}
+
+impl<F: Fn(&EventRecord) + Send + Sync + 'static> EventObserver for F {
+    fn on_event(&self, record: &EventRecord) {
+        self(record);
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    pending: VecDeque<EventRecord>,
+    dispatching: bool,
+    observers: Vec<(u64, Arc<dyn EventObserver>)>,
+    next_observer: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    queue: Mutex<Queue>,
+    observers: AtomicUsize,
+    drained: Notify,
+}
+
+impl Inner {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ordered event stream of one runtime. Cloning gives another handle to the same stream.
+#[derive(Clone, Default)]
+pub struct EventHub(Arc<Inner>);
+
+impl fmt::Debug for EventHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventHub")
+            .field("observers", &self.0.observers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventHub {
+    /// Adds an observer; dropping the guard removes it.
+    #[must_use = "dropping the guard removes the observer"]
+    pub fn observe(&self, observer: Arc<dyn EventObserver>) -> ObserverGuard {
+        let mut queue = self.0.queue();
+        let key = queue.next_observer;
+        queue.next_observer += 1;
+        queue.observers.push((key, observer));
+        self.0
+            .observers
+            .store(queue.observers.len(), Ordering::Release);
+        ObserverGuard {
+            hub: self.clone(),
+            key,
+        }
+    }
+
+    /// Whether every event committed so far was handed to every observer.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let queue = self.0.queue();
+        queue.pending.is_empty() && !queue.dispatching
+    }
+
+    /// Waits until the hub is drained. Dropping the future has no effect.
+    pub async fn drained(&self) {
+        loop {
+            let drained = self.0.drained.notified();
+            let mut drained = std::pin::pin!(drained);
+            drained.as_mut().enable();
+            if self.is_drained() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    pub(crate) fn has_observers(&self) -> bool {
+        self.0.observers.load(Ordering::Acquire) > 0
+    }
+
+    /// Queues events. Called under the lock that commits them, so that their order is the commits'.
+    pub(crate) fn enqueue(&self, records: impl IntoIterator<Item = EventRecord>) {
+        self.0.queue().pending.extend(records);
+    }
+
+    /// Hands out what is queued, unless another thread does so now.
+    pub(crate) fn dispatch(&self) {
+        let mut queue = self.0.queue();
+        if queue.dispatching || queue.pending.is_empty() {
+            return;
+        }
+        queue.dispatching = true;
+        while let Some(record) = queue.pending.pop_front() {
+            let observers: Vec<_> = queue.observers.iter().map(|(_, o)| Arc::clone(o)).collect();
+            drop(queue);
+            for observer in observers {
+                let call = AssertUnwindSafe(|| observer.on_event(&record));
+                if let Err(panic) = std::panic::catch_unwind(call) {
+                    let message = text::panic_message(&*panic);
+                    tracing::error!(message, "an event observer panicked");
+                }
+            }
+            queue = self.0.queue();
+        }
+        queue.dispatching = false;
+        drop(queue);
+        self.0.drained.notify_waiters();
+    }
+}
+
+/// Keeps an observer registered.
+#[must_use = "dropping the guard removes the observer"]
+#[derive(Debug)]
+pub struct ObserverGuard {
+    hub: EventHub,
+    key: u64,
+}
+
+impl Drop for ObserverGuard {
+    fn drop(&mut self) {
+        let removed = {
+            let mut queue = self.hub.0.queue();
+            let at = queue.observers.iter().position(|(key, _)| *key == self.key);
+            let removed = at.map(|at| queue.observers.remove(at));
+            self.hub
+                .0
+                .observers
+                .store(queue.observers.len(), Ordering::Release);
+            removed
+        };
+        // The observer is dropped outside the lock: its own drop may use the hub.
+        drop(removed);
+    }
+}

@@ -1,0 +1,140 @@
+//! The inbox: two ordered lists of accepted messages. Pure: no clock, no lock, no runtime.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Message, MessageId};
+
+/// One of the inbox's two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Read one a turn, at the turn's beginning.
+    NextTurn,
+    /// Read all together, at the next step's beginning.
+    NextStep,
+}
+
+/// A message that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The message.
+    pub message: Message,
+    /// Whether it may start a turn.
+    pub wake: bool,
+    /// The list that it was accepted into.
+    pub target: Target,
+}
+
+// Invariants
+// 1. A message id is in at most one of `next_step`, `next_turn`, `claimed`.
+// 2. `claimed` holds what left the lists for a step and has not entered it yet, in claim order.
+/// Accepted messages that have not been read, in the order of acceptance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inbox {
+    next_step: VecDeque<Entry>,
+    next_turn: VecDeque<Entry>,
+    claimed: Vec<Entry>,
+}
+
+impl Inbox {
+    fn list(&mut self, target: Target) -> &mut VecDeque<Entry> {
+        match target {
+            Target::NextStep => &mut self.next_step,
+            Target::NextTurn => &mut self.next_turn,
+        }
+    }
+
+    /// Messages that wait, in the order in which they would be read.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.next_step.iter().chain(&self.next_turn)
+    }
+
+    /// Messages that left the lists for a step that has not begun.
+    pub fn claimed(&self) -> impl Iterator<Item = &Entry> {
+        self.claimed.iter()
+    }
+
+    /// How many messages wait in both lists.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.next_step.len() + self.next_turn.len()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.next_step.is_empty() && self.next_turn.is_empty()
+    }
+
+    /// Whether something waits for the next step.
+    #[must_use]
+    pub fn has_next_step(&self) -> bool {
+        !self.next_step.is_empty()
+    }
+
+    /// Whether a message that may start a turn waits.
+    #[must_use]
+    pub fn has_waking(&self) -> bool {
+        self.entries().any(|entry| entry.wake)
+    }
+
+    /// Whether `id` waits in one of the lists.
+    #[must_use]
+    pub fn contains(&self, id: &MessageId) -> bool {
+        self.entries().any(|entry| entry.message.id == *id)
+    }
+
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        self.list(entry.target).push_back(entry);
+    }
+
+    /// What a boundary would claim: all of the next step's list, and at a turn's beginning one
+    /// message of the next turn's.
+    #[must_use]
+    pub fn batch(&self, boundary: Target) -> Vec<&Entry> {
+        let followup = match boundary {
+            Target::NextTurn => self.next_turn.front(),
+            Target::NextStep => None,
+        };
+        self.next_step.iter().chain(followup).collect()
+    }
+
+    pub(crate) fn claim(&mut self, id: &MessageId) -> bool {
+        let Some(entry) = self.take(id) else {
+            return false;
+        };
+        self.claimed.push(entry);
+        true
+    }
+
+    /// A claimed message entered its step.
+    pub(crate) fn enter(&mut self, id: &MessageId) -> bool {
+        let at = self
+            .claimed
+            .iter()
+            .position(|entry| entry.message.id == *id);
+        at.map(|at| self.claimed.remove(at)).is_some()
+    }
+
+    pub(crate) fn discard(&mut self, id: &MessageId) -> bool {
+        self.take(id).is_some() || self.enter(id)
+    }
+
+    fn take(&mut self, id: &MessageId) -> Option<Entry> {
+        for list in [&mut self.next_step, &mut self.next_turn] {
+            if let Some(at) = list.iter().position(|entry| entry.message.id == *id) {
+                return list.remove(at);
+            }
+        }
+        None
+    }
+
+    /// Puts what was claimed and never entered back to the front of its list, in its old order.
+    pub(crate) fn put_back(&mut self) {
+        while let Some(entry) = self.claimed.pop() {
+            self.list(entry.target).push_front(entry);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! What a session's log says: a pure fold, the same for a live agent and for one that is opened
+//! again after a crash.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::event::Shared;
+use crate::{
+    AgentId, AssistantMessage, CallId, CallRequest, Entry, Event, Extension, Finish, Inbox,
+    Message, MessageId, SessionStart, ToolResultRecord, TurnEndReason, Usage,
+};
+
+/// One thing that a model is shown of the past.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum HistoryItem {
+    /// A message to the agent.
+    User(Message),
+    /// A reply of the model.
+    Assistant(AssistantMessage),
+    /// The result of one of its calls.
+    ToolResult(ToolResultRecord),
+}
+
+/// The turn that has begun and not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTurn {
+    /// Its number.
+    pub turn: u64,
+    /// Its generation.
+    pub generation: u64,
+    /// The last step that began; 0 before the first one.
+    pub step: u64,
+    /// Whether that step has not ended.
+    pub step_open: bool,
+    /// Calls of the last reply without a result, and whether each was dispatched.
+    pub unanswered: Vec<(CallRequest, bool)>,
+}
+
+/// What one residency of a session came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ActivationFacts {
+    /// How its last turn ended.
+    pub end: Option<TurnEndReason>,
+    /// Who cancelled that turn.
+    pub cause: Option<String>,
+    /// What failed in that turn.
+    pub error: Option<String>,
+    /// Whether waking work was discarded unread after that.
+    pub dropped: bool,
+    /// The last reply that says something; parts that a token limit had cut apart are joined.
+    pub text: String,
+    /// Whether the token limit cut `text` off.
+    pub cut: bool,
+    /// Tokens of this residency, without subagents.
+    pub usage: Usage,
+    /// The greatest generation among the messages of users and agents that it read.
+    pub generation: u64,
+    /// How many turns began.
+    pub turns: u64,
+}
+
+/// The state that a session's log describes.
+///
+/// `apply` is the only way to change it, so that a log always rebuilds the same state.
+#[derive(Clone, Debug, Default)]
+pub struct Projection {
+    next_seq: u64,
+    start: Option<SessionStart>,
+    inbox: Inbox,
+    history: Vec<HistoryItem>,
+    turn: u64,
+    open: Option<OpenTurn>,
+    facts: ActivationFacts,
+    usage: Usage,
+    extensions: Vec<Shared>,
+    last_result: Option<String>,
+    message_ids: HashSet<MessageId>,
+    stopped_by_user: bool,
+    activations: u64,
+}
+
+impl Projection {
+    /// Folds one event. Events of a live-only kind change nothing.
+    pub fn apply(&mut self, stored: &Shared) {
+        self.next_seq = stored.seq + 1;
+        match &stored.event {
+            Event::SessionStart(start) => {
+                if start.inherited.is_some() {
+                    // The birth of a session that begins with another one's past: of that one only
+                    // the history and the turn numbers are its own.
+                    let inherited = std::mem::take(self);
+                    self.next_seq = inherited.next_seq;
+                    self.turn = inherited.turn;
+                    self.history = inherited.history;
+                }
+                self.start.get_or_insert_with(|| start.clone());
+                self.activations += 1;
+                self.facts = ActivationFacts::default();
+            }
+            Event::InboxInserted {
+                target,
+                wake,
+                message,
+            } => {
+                self.message_ids.insert(message.id.clone());
+                self.stopped_by_user &= !message.source.is_user();
+                let entry = Entry {
+                    message: message.clone(),
+                    wake: *wake,
+                    target: *target,
+                };
+                self.inbox.insert(entry);
+            }
+            Event::InboxClaimed { message_id, .. } => {
+                self.inbox.claim(message_id);
+            }
+            Event::InboxDiscarded { message_id, .. } => {
+                self.facts.dropped |= self
+                    .inbox
+                    .entries()
+                    .chain(self.inbox.claimed())
+                    .any(|e| e.message.id == *message_id && e.wake && is_work(&e.message));
+                self.inbox.discard(message_id);
+            }
+            Event::TurnStart { turn, generation } => {
+                self.turn = *turn;
+                self.facts.turns += 1;
+                self.open = Some(OpenTurn {
+                    turn: *turn,
+                    generation: *generation,
+                    step: 0,
+                    step_open: false,
+                    unanswered: Vec::new(),
+                });
+            }
+            Event::StepStart { step, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.step = *step;
+                    open.step_open = true;
+                    open.unanswered.clear();
+                }
+            }
+            Event::StepEnd { .. } => {
+                if let Some(open) = &mut self.open {
+                    open.step_open = false;
+                    open.unanswered.clear();
+                }
+            }
+            Event::MessageUser { message, .. } => {
+                self.inbox.enter(&message.id);
+                if is_work(message) {
+                    self.facts.generation = self.facts.generation.max(message.source.generation);
+                }
+                self.history.push(HistoryItem::User(message.clone()));
+            }
+            Event::MessageAssistant { message, .. } => self.apply_reply(message),
+            Event::ToolCall { call_id, .. } => {
+                if let Some(open) = &mut self.open {
+                    let call = open
+                        .unanswered
+                        .iter_mut()
+                        .find(|(call, _)| call.id == *call_id);
+                    if let Some((_, dispatched)) = call {
+                        *dispatched = true;
+                    }
+                }
+            }
+            Event::ToolResult { result, .. } => {
+                if let Some(open) = &mut self.open {
+                    open.unanswered
+                        .retain(|(call, _)| call.id != result.call_id);
+                }
+                self.last_result = Some(result.text.clone());
+                self.history.push(HistoryItem::ToolResult(result.clone()));
+            }
+            Event::TurnEnd {
+                reason,
+                cause,
+                error,
+                ..
+            } => {
+                self.open = None;
+                // A claimed message that never entered its step waits again, in its old place.
+                self.inbox.put_back();
+                self.facts.end = Some(*reason);
+                self.facts.cause.clone_from(cause);
+                self.facts.error.clone_from(error);
+                self.facts.dropped = false;
+                if *reason == TurnEndReason::Aborted {
+                    let user_waits = self.inbox.entries().any(|e| e.message.source.is_user());
+                    self.stopped_by_user = cause.as_deref() == Some("user") && !user_waits;
+                }
+            }
+            Event::AgentStatus { .. } => {}
+            Event::Extension(_) => self.extensions.push(Shared::clone(stored)),
+        }
+    }
+
+    fn apply_reply(&mut self, message: &AssistantMessage) {
+        self.usage += message.usage;
+        self.facts.usage += message.usage;
+        let calls = message
+            .calls
+            .iter()
+            .map(|call| (call.clone(), false))
+            .collect();
+        if let Some(open) = &mut self.open {
+            open.unanswered = calls;
+        }
+        if self.facts.cut && !message.text.is_empty() {
+            self.facts.text.push_str(&message.text);
+        } else if !message.text.trim().is_empty() {
+            self.facts.text.clone_from(&message.text);
+        }
+        self.facts.cut = message.finish == Finish::MaxTokens;
+        if !(message.text.is_empty() && message.calls.is_empty()) {
+            self.history.push(HistoryItem::Assistant(message.clone()));
+        }
+    }
+
+    /// Folds a whole log.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a Shared>) -> Self {
+        let mut projection = Self::default();
+        for event in events {
+            projection.apply(event);
+        }
+        projection
+    }
+
+    /// How many residencies the session had, the present one included.
+    #[must_use]
+    pub fn activations(&self) -> u64 {
+        self.activations
+    }
+
+    /// The `seq` of the next event.
+    #[must_use]
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The event that describes the session; absent in an empty log.
+    #[must_use]
+    pub fn start(&self) -> Option<&SessionStart> {
+        self.start.as_ref()
+    }
+
+    /// The session that delegated to this one.
+    #[must_use]
+    pub fn parent(&self) -> Option<&AgentId> {
+        self.start.as_ref().and_then(|start| start.parent.as_ref())
+    }
+
+    /// What waits.
+    #[must_use]
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// What a model is shown of the past.
+    #[must_use]
+    pub fn history(&self) -> &[HistoryItem] {
+        &self.history
+    }
+
+    /// The number of the last turn that began; 0 before the first one.
+    #[must_use]
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// The turn that has not ended.
+    #[must_use]
+    pub fn open_turn(&self) -> Option<&OpenTurn> {
+        self.open.as_ref()
+    }
+
+    /// What the present residency came to so far.
+    #[must_use]
+    pub fn facts(&self) -> &ActivationFacts {
+        &self.facts
+    }
+
+    /// Tokens of the whole session, without subagents.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The events of crates above, in order.
+    pub fn extensions(&self) -> impl Iterator<Item = &Extension> {
+        self.extensions
+            .iter()
+            .filter_map(|stored| match &stored.event {
+                Event::Extension(extension) => Some(extension),
+                _ => None,
+            })
+    }
+
+    /// The text of the last tool result.
+    #[must_use]
+    pub fn last_result(&self) -> Option<&str> {
+        self.last_result.as_deref()
+    }
+
+    /// Whether a message of this id was ever accepted.
+    #[must_use]
+    pub fn knows_message(&self, id: &MessageId) -> bool {
+        self.message_ids.contains(id)
+    }
+
+    /// Whether a user stopped the agent and has not written since.
+    #[must_use]
+    pub fn stopped_by_user(&self) -> bool {
+        self.stopped_by_user
+    }
+
+    /// The events that close what a dead process left open: a result for each unanswered call, the
+    /// end of the step, the end of the turn. Empty for a log that was left in order.
+    #[must_use]
+    pub fn repairs(&self) -> Vec<Event> {
+        let Some(open) = &self.open else {
+            return Vec::new();
+        };
+        let mut events = self.close_step(|dispatched| {
+            if dispatched {
+                (
+                    "OUTCOME_UNKNOWN",
+                    "the program ended while this call ran; its outcome is unknown",
+                )
+            } else {
+                (
+                    "ABORTED_BEFORE_DISPATCH",
+                    "the program ended before this call was started",
+                )
+            }
+        });
+        events.push(Event::TurnEnd {
+            turn: open.turn,
+            reason: TurnEndReason::Interrupted,
+            cause: None,
+            error: None,
+        });
+        events
+    }
+
+    /// The events that answer what is unanswered and end the open step, if any.
+    pub(crate) fn close_step(
+        &self,
+        why: impl Fn(bool) -> (&'static str, &'static str),
+    ) -> Vec<Event> {
+        let Some(open) = self.open.as_ref().filter(|open| open.step_open) else {
+            return Vec::new();
+        };
+        let (turn, step) = (open.turn, open.step);
+        let mut events = Vec::new();
+        for (call, dispatched) in &open.unanswered {
+            let (code, text) = why(*dispatched);
+            if !dispatched {
+                events.push(Event::ToolCall {
+                    turn,
+                    step,
+                    call_id: call.id.clone(),
+                    name: call.name.clone(),
+                    args: call.args.clone(),
+                });
+            }
+            let result = ToolResultRecord {
+                call_id: call.id.clone(),
+                text: format!("Error: {text}"),
+                value: None::<Value>,
+                is_error: true,
+                code: Some(code.to_owned()),
+            };
+            events.push(Event::ToolResult { turn, step, result });
+        }
+        events.push(Event::StepEnd { turn, step });
+        events
+    }
+
+    /// The name of the tool that an earlier call asked for.
+    #[must_use]
+    pub fn tool_of(&self, call_id: &CallId) -> Option<&str> {
+        self.history.iter().rev().find_map(|item| match item {
+            HistoryItem::Assistant(message) => message
+                .calls
+                .iter()
+                .find(|call| call.id == *call_id)
+                .map(|call| call.name.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// Whether somebody asked for work with it, as opposed to a notice.
+fn is_work(message: &Message) -> bool {
+    matches!(message.source.kind.as_str(), "user" | "agent")
+}
