@@ -1,0 +1,156 @@
+//! What the values of a configuration say about each other.
+
+use std::collections::BTreeMap;
+
+use super::children::{AVAILABLE, SubagentConfig, ToolFilter};
+use super::error::ConfigErrorKind;
+use super::{BUILT_IN_TOOLS, Config};
+
+/// The longest name that every model's interface takes.
+const MAX_TOOL_NAME: usize = 64;
+
+/// A fault whose source is not known yet: the latest that sets any of the keys.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) kind: ConfigErrorKind,
+    pub(super) keys: Vec<String>,
+    pub(super) what: String,
+}
+
+impl Fault {
+    fn at(key: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            kind: ConfigErrorKind::Value,
+            keys: vec![key.into()],
+            what: what.into(),
+        }
+    }
+
+    fn contradiction(keys: Vec<String>, what: impl Into<String>) -> Self {
+        Self {
+            kind: ConfigErrorKind::Contradiction,
+            keys,
+            what: what.into(),
+        }
+    }
+}
+
+pub(super) fn config(config: &Config) -> Result<(), Fault> {
+    waits(config)?;
+    let providers = providers(config)?;
+    let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
+        .map(|name| (name, "a built-in tool".to_owned()))
+        .into();
+    for (i, entry) in config.subagent.iter().enumerate() {
+        let place = format!("subagent[{i}]");
+        tool_name(&entry.tool_name, &place)?;
+        if let Some(first) = tools.insert(&entry.tool_name, place.clone()) {
+            let what = format!("two tools of one name, `{}` is {first}", entry.tool_name);
+            let key = format!("{place}.tool_name");
+            return Err(Fault::contradiction(vec![key], what));
+        }
+        provider(entry, &providers, &place)?;
+        if let Some(filter) = &entry.tool_filter {
+            tool_filter(filter, &format!("{place}.tool_filter"))?;
+        }
+    }
+    Ok(())
+}
+
+fn waits(config: &Config) -> Result<(), Fault> {
+    let wait = config.tools.task_output.wait_timeout_ms;
+    let cap = config.tools.task_output.max_wait_timeout_ms;
+    if wait <= cap {
+        return Ok(());
+    }
+    let keys = ["wait_timeout_ms", "max_wait_timeout_ms"];
+    let keys = keys.map(|key| format!("tools.task_output.{key}"));
+    let what =
+        format!("expected wait_timeout_ms ({wait}) to be at most max_wait_timeout_ms ({cap})");
+    Err(Fault::contradiction(keys.into(), what))
+}
+
+/// The names of all providers, each with what defines it.
+fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
+    let acp = config.acp.iter().enumerate();
+    let acp = acp.map(|(i, e)| (format!("acp[{i}]"), &e.name, &e.command));
+    let process = config.process.iter().enumerate();
+    let process = process.map(|(i, e)| (format!("process[{i}]"), &e.name, &e.command));
+
+    let mut known: BTreeMap<&str, String> = AVAILABLE
+        .map(|name| (name, "a built-in provider".to_owned()))
+        .into();
+    for (place, name, command) in acp.chain(process) {
+        for (key, value) in [("name", name), ("command", command)] {
+            if value.trim().is_empty() {
+                return Err(Fault::at(
+                    format!("{place}.{key}"),
+                    "expected a text that is not empty",
+                ));
+            }
+        }
+        if let Some(first) = known.insert(name, place.clone()) {
+            let what = format!("two providers of one name, `{name}` is {first}");
+            return Err(Fault::contradiction(vec![format!("{place}.name")], what));
+        }
+    }
+    for (i, entry) in config.process.iter().enumerate() {
+        let fields = entry.answer.iter().flat_map(|path| path.split('.'));
+        if fields.map(str::trim).any(str::is_empty) {
+            return Err(Fault::at(
+                format!("process[{i}].answer"),
+                "expected names of fields with dots between",
+            ));
+        }
+    }
+    Ok(known)
+}
+
+fn tool_name(name: &str, place: &str) -> Result<(), Fault> {
+    let usual = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.chars().all(usual) {
+        return Ok(());
+    }
+    let what = format!("expected 1 to {MAX_TOOL_NAME} letters, digits, `_` and `-`, not `{name}`");
+    Err(Fault::at(format!("{place}.tool_name"), what))
+}
+
+fn provider(
+    entry: &SubagentConfig,
+    known: &BTreeMap<&str, String>,
+    place: &str,
+) -> Result<(), Fault> {
+    let name = entry.provider.as_str();
+    if known.contains_key(name) {
+        return Ok(());
+    }
+    Err(Fault {
+        kind: ConfigErrorKind::UnknownProvider,
+        keys: vec![format!("{place}.provider")],
+        what: format!(
+            "unknown provider `{name}`, expected `spawn`, `fork` or the name of an acp or process entry"
+        ),
+    })
+}
+
+fn tool_filter(filter: &ToolFilter, place: &str) -> Result<(), Fault> {
+    let lists = [("allow", &filter.allow), ("deny", &filter.deny)];
+    if lists.iter().all(|(_, list)| list.is_none()) {
+        let what = "empty tool filter, expected `allow`, `deny` or both";
+        return Err(Fault::at(place, what));
+    }
+    for (key, list) in lists {
+        let Some(list) = list else { continue };
+        if list.is_empty() {
+            let what = "empty tool filter, expected the name of a tool";
+            return Err(Fault::at(format!("{place}.{key}"), what));
+        }
+        if let Some(i) = list.iter().position(|name| name.trim().is_empty()) {
+            return Err(Fault::at(
+                format!("{place}.{key}[{i}]"),
+                "expected the name of a tool",
+            ));
+        }
+    }
+    Ok(())
+}

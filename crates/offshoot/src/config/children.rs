@@ -1,0 +1,138 @@
+//! Delegation: the tools that start children, and the providers that configuration adds.
+
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+
+/// The providers that this build has: what a `subagent` entry may name and use.
+pub(super) const AVAILABLE: [&str; 2] = ["spawn", "fork"];
+
+/// An entry of `subagent`: one delegation tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SubagentConfig {
+    /// The name of the tool.
+    pub tool_name: String,
+    /// What makes the children: `spawn`, `fork`, or the name of an `acp` or `process` entry.
+    pub provider: String,
+    /// What a background child is.
+    pub background_mode: BackgroundMode,
+    /// Whether children may run in the background.
+    pub enable_run_in_background: bool,
+    /// Who the children are told to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persona: Option<String>,
+    /// Which inherited tools the children see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_filter: Option<ToolFilter>,
+}
+
+impl Default for SubagentConfig {
+    fn default() -> Self {
+        Self {
+            tool_name: "subagent".to_owned(),
+            provider: "spawn".to_owned(),
+            background_mode: BackgroundMode::default(),
+            enable_run_in_background: true,
+            persona: None,
+            tool_filter: None,
+        }
+    }
+}
+
+/// What a child in the background is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackgroundMode {
+    /// A durable session that can be messaged again; its parent gets a settlement notice.
+    #[default]
+    Continuable,
+    /// A task of the parent; it ends with its turn.
+    OneShot,
+}
+
+/// Which inherited tools a child sees: those in `allow` when it is there, without those in `deny`.
+/// At least one of the lists is there, and none is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolFilter {
+    /// The only tools that are seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Tools that are not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
+}
+
+/// An entry of `acp`: an external agent that speaks the Agent Client Protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AcpConfig {
+    /// The provider's name.
+    pub name: String,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// What it is answered when it asks for permission.
+    #[serde(default)]
+    pub permission: Permission,
+}
+
+/// The answer to an external agent that asks for permission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Permission {
+    /// No.
+    #[default]
+    Reject,
+    /// Yes.
+    Allow,
+}
+
+/// An entry of `process`: any program that answers a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ProcessConfig {
+    /// The provider's name.
+    pub name: String,
+    /// The program.
+    pub command: String,
+    /// Its arguments; `{prompt}` in them is replaced, else the prompt is on its stdin.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// A path of fields into JSON lines, the last match is the answer; absent: stdout is the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+}
+
+/// A provider that a `subagent` entry uses and this build does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnavailableProvider {
+    /// The key that names it, such as `subagent[0].provider`.
+    pub key: String,
+    /// Its name.
+    pub provider: String,
+}
+
+impl Config {
+    /// The providers that are used and cannot be: those of `acp` and `process` entries. An entry that
+    /// no `subagent` entry uses does no harm.
+    #[must_use]
+    pub fn unavailable_providers(&self) -> Vec<UnavailableProvider> {
+        self.subagent
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !AVAILABLE.contains(&entry.provider.as_str()))
+            .map(|(i, entry)| UnavailableProvider {
+                key: format!("subagent[{i}].provider"),
+                provider: entry.provider.clone(),
+            })
+            .collect()
+    }
+}

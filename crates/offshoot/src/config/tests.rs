@@ -1,0 +1,296 @@
+use serde_json::json;
+
+use super::*;
+
+/// The documented file, whole.
+const DOCUMENTED: &str = r#"
+[tasks]
+max_live_per_owner = 10
+teardown_grace_ms = 5000
+retain_finished = 100
+[notices]
+delivery = "wakeup"
+max_wake_chain = 100
+waiting_after_ms = 30000
+inline_bytes = 4096
+[tools.task_output]
+wait_timeout_ms = 30000
+max_wait_timeout_ms = 600000
+max_bytes = 32768
+[tools.bash]
+enabled = true
+enable_run_in_background = true
+timeout_ms = 120000
+[limits]
+max_depth = 3
+max_live_children = 64
+max_parallel_tools = 10
+max_steps_per_turn = 200
+[[subagent]]
+tool_name = "subagent"
+provider = "spawn"
+background_mode = "continuable"
+enable_run_in_background = true
+"#;
+
+const CHILDREN: &str = r#"
+[[subagent]]
+tool_name = "ask"
+provider = "peer"
+background_mode = "one-shot"
+enable_run_in_background = false
+persona = "You are terse."
+tool_filter = { deny = ["bash"] }
+[[acp]]
+name = "peer"
+command = "some-agent"
+args = ["--acp"]
+permission = "allow"
+[[process]]
+name = "cli"
+command = "some-program"
+args = ["exec", "--json", "{prompt}"]
+answer = "item.text"
+"#;
+
+fn toml(text: &str) -> Result<Config, ConfigError> {
+    ConfigLayers::new().toml("f.toml", text)?.build()
+}
+
+#[test]
+fn the_defaults_are_the_documented_ones() {
+    assert_eq!(toml(DOCUMENTED), Ok(Config::default()));
+    assert_eq!(toml(""), Ok(Config::default()));
+    assert_eq!(ConfigLayers::new().build(), Ok(Config::default()));
+}
+
+#[test]
+fn tools_and_providers_are_read() {
+    let expected = Config {
+        subagent: vec![SubagentConfig {
+            tool_name: "ask".to_owned(),
+            provider: "peer".to_owned(),
+            background_mode: BackgroundMode::OneShot,
+            enable_run_in_background: false,
+            persona: Some("You are terse.".to_owned()),
+            tool_filter: Some(ToolFilter {
+                allow: None,
+                deny: Some(vec!["bash".to_owned()]),
+            }),
+        }],
+        acp: vec![AcpConfig {
+            name: "peer".to_owned(),
+            command: "some-agent".to_owned(),
+            args: vec!["--acp".to_owned()],
+            permission: Permission::Allow,
+        }],
+        process: vec![ProcessConfig {
+            name: "cli".to_owned(),
+            command: "some-program".to_owned(),
+            args: ["exec", "--json", "{prompt}"].map(str::to_owned).into(),
+            answer: Some("item.text".to_owned()),
+        }],
+        ..Config::default()
+    };
+    assert_eq!(toml(CHILDREN), Ok(expected));
+}
+
+#[test]
+fn a_configuration_survives_being_written() {
+    for config in [Config::default(), toml(CHILDREN).expect("a good file")] {
+        let value = serde_json::to_value(&config).expect("JSON");
+        assert_eq!(ConfigLayers::new().json("copy", value).build(), Ok(config));
+    }
+}
+
+#[test]
+fn each_source_goes_over_those_before_it_and_overrides_reach_into_arrays() {
+    let config = ConfigLayers::new()
+        .toml("f.toml", "[limits]\nmax_depth = 1\nmax_live_children = 5")
+        .expect("TOML")
+        .script("s.json", json!({"limits": {"max_depth": 2}}))
+        .set("limits.max_parallel_tools = 4")
+        .and_then(|layers| layers.set("subagent.0.background_mode=one-shot"))
+        .and_then(|layers| layers.set("subagent.0.persona=You are = terse."))
+        .and_then(|layers| layers.set("subagent.0.tool_filter={ deny = [\"bash\"] }"))
+        .and_then(|layers| layers.build())
+        .expect("a good configuration");
+    let limits = LimitsConfig {
+        max_depth: 2,
+        max_live_children: 5,
+        max_parallel_tools: 4,
+        ..LimitsConfig::default()
+    };
+    let subagent = SubagentConfig {
+        background_mode: BackgroundMode::OneShot,
+        persona: Some("You are = terse.".to_owned()),
+        tool_filter: Some(ToolFilter {
+            allow: None,
+            deny: Some(vec!["bash".to_owned()]),
+        }),
+        ..SubagentConfig::default()
+    };
+    let expected = Config {
+        limits,
+        subagent: vec![subagent],
+        ..Config::default()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn each_bad_file_is_one_line_that_names_the_key() {
+    let faults = [
+        "tasks = ",
+        "[tasks]\nretain_finished = 1\nretain_finished = 2",
+        "unknown = 1",
+        "[tasks]\nmax_live = 1",
+        "[tools.bush]\nenabled = true",
+        "tasks = 1",
+        "tasks = []",
+        "[tasks]\nmax_live_per_owner = 0",
+        "[tasks]\nmax_live_per_owner = -1",
+        "[tasks]\nmax_live_per_owner = 1.5",
+        "[tasks]\nmax_live_per_owner = nan",
+        "[tasks]\nmax_live_per_owner = \"ten\"",
+        "[limits]\nmax_depth = 4294967296",
+        "[limits]\nmax_steps_per_turn = 0",
+        "[notices]\ndelivery = \"loud\"",
+        "[tools.bash]\nenabled = \"yes\"",
+        "[tools.bash]\ntimeout_ms = 0",
+        "[tools.task_output]\nwait_timeout_ms = 600001",
+        "[tools.task_output]\nmax_wait_timeout_ms = 1000",
+        "subagent = 1",
+        "subagent = [1]",
+        "[subagent]\nprovider = \"spawn\"",
+        "[[subagent]]\nprovder = \"spawn\"",
+        "[[subagent]]\nprovider = \"peer\"",
+        "[[subagent]]\nbackground_mode = \"detached\"",
+        "[[subagent]]\ntool_name = \"\"",
+        "[[subagent]]\ntool_name = \"two words\"",
+        "[[subagent]]\ntool_name = \"bash\"",
+        "[[subagent]]\n[[subagent]]",
+        "[[subagent]]\ntool_filter = {}",
+        "[[subagent]]\ntool_filter = []",
+        "[[subagent]]\ntool_filter = { allow = [] }",
+        "[[subagent]]\ntool_filter = { deny = [\"bash\"], allow = [] }",
+        "[[subagent]]\ntool_filter = { deny = \"bash\" }",
+        "[[subagent]]\ntool_filter = { deny = [\"bash\", \"\"] }",
+        "[[acp]]\nname = \"peer\"",
+        "[[acp]]\nname = \" \"\ncommand = \"a\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\npermission = \"ask\"",
+        "[[process]]\nname = \"cli\"\ncommand = \"\"",
+        "[[process]]\nname = \"fork\"\ncommand = \"a\"",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\n[[acp]]\nname = \"a\"\ncommand = \"a\"",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nanswer = \"item..text\"",
+    ];
+    let table: Vec<String> = faults
+        .iter()
+        .map(|text| format!("{text}\n  {}", shown(toml(text))))
+        .collect();
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+#[test]
+fn each_fault_names_the_source_that_made_it() {
+    let base = ConfigLayers::new()
+        .toml(
+            "f.toml",
+            "[tools.task_output]\nwait_timeout_ms = 50000\n[[subagent]]\nprovider = \"spawn\"",
+        )
+        .expect("TOML");
+    let script = |value| base.clone().script("s.json", value);
+    let set = |text| {
+        base.clone()
+            .script("s.json", json!({"limits": {"max_depth": 1}}))
+            .set(text)
+    };
+    let faults = [
+        ("config = 5", shown(script(json!(5)).build())),
+        (
+            "null",
+            shown(script(json!({"tasks": {"retain_finished": null}})).build()),
+        ),
+        (
+            "script, unknown key",
+            shown(script(json!({"limits": {"depth": 1}})).build()),
+        ),
+        (
+            "script, in an array",
+            shown(script(json!({"subagent": [{"provider": "x"}]})).build()),
+        ),
+        (
+            "a cap below what the file says",
+            shown(
+                script(json!({"tools": {"task_output": {"max_wait_timeout_ms": 40000}}})).build(),
+            ),
+        ),
+        (
+            "--set, no value",
+            shown(set("limits").and_then(|l| l.build())),
+        ),
+        (
+            "--set, a bad key",
+            shown(set(".limits=1").and_then(|l| l.build())),
+        ),
+        (
+            "--set, a bad type",
+            shown(set("limits.max_depth=deep").and_then(|l| l.build())),
+        ),
+        (
+            "--set, a table",
+            shown(set("limits=1").and_then(|l| l.build())),
+        ),
+        (
+            "--set, unknown table",
+            shown(set("limit.max_depth=1").and_then(|l| l.build())),
+        ),
+        (
+            "--set, below a number",
+            shown(set("limits.max_depth.x=1").and_then(|l| l.build())),
+        ),
+        (
+            "--set, no such entry",
+            shown(set("subagent.1.provider=fork").and_then(|l| l.build())),
+        ),
+        (
+            "--set, in an array",
+            shown(set("subagent.0.provider=fork2").and_then(|l| l.build())),
+        ),
+        (
+            "no file",
+            shown(
+                ConfigLayers::new()
+                    .file("missing.toml".as_ref())
+                    .and_then(|l| l.build()),
+            ),
+        ),
+    ];
+    let table: Vec<String> = faults
+        .iter()
+        .map(|(of, line)| format!("{of}\n  {line}"))
+        .collect();
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+fn shown(result: Result<Config, ConfigError>) -> String {
+    match result {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(!line.contains('\n'), "{line:?}");
+            format!("{} {line}", error.code())
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_is_used_and_not_in_this_build_is_named() {
+    let layers = ConfigLayers::new().toml("f.toml", CHILDREN).expect("TOML");
+    assert_eq!(
+        shown(layers.build_available()),
+        "CONFIG_UNAVAILABLE_PROVIDER f.toml: subagent[0].provider: provider \"peer\" is not available in this build"
+    );
+    let unused = layers.set("subagent.0.provider=fork").expect("an override");
+    assert_eq!(shown(unused.build_available()), "accepted");
+}
