@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::Shared;
 use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
-    ToolSet, TurnDriver, Usage,
+    StoredEvent, ToolSet, TurnDriver, Usage,
 };
 use state::{Inner, State};
 
@@ -137,6 +137,42 @@ impl AgentHost {
             clock: Arc::new(offshoot_core::SystemClock),
             settings: Arc::new(settings),
         }
+    }
+}
+
+impl AgentHost {
+    /// Appends events to a session that no agent is resident for, as `change` makes them from what
+    /// the log says. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// The store's; nothing is appended then.
+    pub fn amend(
+        &self,
+        id: &AgentId,
+        change: impl FnOnce(&Projection) -> Vec<Event>,
+    ) -> Result<usize, AppendError> {
+        let mut opened = self.store.open(id)?;
+        let projection = Projection::of(&opened.events);
+        let events = change(&projection);
+        if events.is_empty() {
+            return Ok(0);
+        }
+        let expected = projection.next_seq();
+        let time = self.clock.now();
+        let stored: Vec<Shared> = (expected..)
+            .zip(events)
+            .map(|(seq, event)| Arc::new(StoredEvent { seq, time, event }))
+            .collect();
+        opened.log.append(expected, &stored)?;
+        let start = projection.start();
+        let label = start
+            .and_then(|start| start.label.clone())
+            .unwrap_or_default();
+        let depth = start.map_or(0, |start| start.depth);
+        self.hub.enqueue_stored(id, &label.into(), depth, &stored);
+        self.hub.dispatch();
+        Ok(stored.len())
     }
 }
 
@@ -308,7 +344,11 @@ impl Agent {
 
     /// Runs `change` under the lock, then hands out what it committed and wakes who waits.
     pub(crate) fn commit<R>(&self, change: impl FnOnce(&mut State, &Arc<Inner>) -> R) -> R {
-        let result = change(&mut self.lock(), &self.0);
+        let result = {
+            let mut state = self.lock();
+            state.epoch += 1;
+            change(&mut state, &self.0)
+        };
         self.0.host.hub.dispatch();
         self.0.changed.notify_waiters();
         result
@@ -330,6 +370,20 @@ impl Agent {
     /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
     pub async fn idle(&self) {
         self.until(|state| (state.status() != Status::Running).then_some(()))
+            .await;
+    }
+
+    /// A number that grows with every change of the agent's state; see
+    /// [`changed_since`](Self::changed_since).
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// Waits until the agent's state changed after [`epoch`](Self::epoch) returned `epoch`. Dropping
+    /// the future has no effect.
+    pub async fn changed_since(&self, epoch: u64) {
+        self.until(|state| (state.epoch != epoch).then_some(()))
             .await;
     }
 

@@ -14,7 +14,7 @@ use offshoot_core::{Timestamp, text};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::event::rfc3339;
+use crate::event::{Shared, rfc3339};
 use crate::{AgentId, Event};
 
 /// One event, with the session that it belongs to.
@@ -135,6 +135,26 @@ impl EventHub {
     /// Queues events. Called under the lock that commits them, so that their order is the commits'.
     pub(crate) fn enqueue(&self, records: impl IntoIterator<Item = EventRecord>) {
         self.0.queue().pending.extend(records);
+    }
+
+    /// Queues events of one session's log.
+    pub(crate) fn enqueue_stored(
+        &self,
+        session: &AgentId,
+        label: &Arc<str>,
+        depth: u32,
+        stored: &[Shared],
+    ) {
+        if self.has_observers() {
+            self.enqueue(stored.iter().map(|stored| EventRecord {
+                session: session.clone(),
+                label: Arc::clone(label),
+                depth,
+                seq: Some(stored.seq),
+                time: stored.time,
+                event: stored.event.clone(),
+            }));
+        }
     }
 
     /// Hands out what is queued, unless another thread does so now.

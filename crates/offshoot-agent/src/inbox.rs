@@ -101,12 +101,12 @@ impl Inbox {
         self.next_step.iter().chain(followup).collect()
     }
 
-    pub(crate) fn claim(&mut self, id: &MessageId) -> bool {
-        let Some(entry) = self.take(id) else {
-            return false;
-        };
+    /// Moves a message from its list to the claimed ones; returns the kind of its source.
+    pub(crate) fn claim(&mut self, id: &MessageId) -> Option<String> {
+        let entry = self.take(id)?;
+        let kind = entry.message.source.kind.clone();
         self.claimed.push(entry);
-        true
+        Some(kind)
     }
 
     /// A claimed message entered its step.

@@ -36,6 +36,8 @@ pub struct OpenTurn {
     pub step_open: bool,
     /// Calls of the last reply without a result, and whether each was dispatched.
     pub unanswered: Vec<(CallRequest, bool)>,
+    /// The kinds of the sources of the messages that the turn claimed, in order.
+    pub claimed: Vec<String>,
 }
 
 /// What one residency of a session came to.
@@ -114,7 +116,10 @@ impl Projection {
                 self.inbox.insert(entry);
             }
             Event::InboxClaimed { message_id, .. } => {
-                self.inbox.claim(message_id);
+                let kind = self.inbox.claim(message_id);
+                if let Some(open) = &mut self.open {
+                    open.claimed.extend(kind);
+                }
             }
             Event::InboxDiscarded { message_id, .. } => {
                 self.facts.dropped |= self
@@ -133,6 +138,7 @@ impl Projection {
                     step: 0,
                     step_open: false,
                     unanswered: Vec::new(),
+                    claimed: Vec::new(),
                 });
             }
             Event::StepStart { step, .. } => {

@@ -188,6 +188,7 @@ impl Agent {
                 failure: None,
                 subtree: Usage::default(),
                 stopped_by_user,
+                epoch: 0,
             }),
         }));
         if !host.agents.enter(&agent) {

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(super) subtree: Usage,
     /// A user stopped the agent and has not written since: notices are quiet.
     pub(super) stopped_by_user: bool,
+    /// Counts critical sections that may have changed something.
+    pub(super) epoch: u64,
 }
 
 impl State {
@@ -111,19 +113,10 @@ impl State {
         for event in &shared {
             self.projection.apply(event);
         }
-        if inner.host.hub.has_observers() {
-            inner
-                .host
-                .hub
-                .enqueue(shared.iter().map(|stored| EventRecord {
-                    session: inner.id.clone(),
-                    label: Arc::clone(&inner.label),
-                    depth: inner.depth,
-                    seq: Some(stored.seq),
-                    time: stored.time,
-                    event: stored.event.clone(),
-                }));
-        }
+        inner
+            .host
+            .hub
+            .enqueue_stored(&inner.id, &inner.label, inner.depth, &shared);
         Ok(shared)
     }
 
