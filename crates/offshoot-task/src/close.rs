@@ -1,0 +1,171 @@
+//! The end of an owner and of the registry: cancel, grace, abort, and at last the records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::owner::Owner;
+use crate::shared::{ABORT_BOUND, Shared};
+use crate::slab::Key;
+use crate::status::StoppedBy;
+use crate::table::After;
+
+// Invariants
+// 1. After `closing` is set no start is admitted, and one that was admitted before is stopped as it
+//    registers: the set of tasks to wait for only shrinks.
+// 2. The barrier ends when no start is admitted or task unsettled, that is when every observer has
+//    returned from every `Settled`; or when the grace and the time to abort have passed, after which
+//    what is left is settled by force.
+// 3. Every step may be repeated: the owner's closing and the shutdown may run at the same time.
+
+impl Shared {
+    /// Stops an owner's tasks, waits for their ends, and removes all its records.
+    pub(crate) async fn close_owner(self: &Arc<Self>, owner: Key, by: StoppedBy) {
+        let Some(changed) = self.begin_closing(owner, by) else {
+            return;
+        };
+        let idle = |owner: &Owner| owner.unsettled == 0 && owner.reserved == 0;
+        let grace = self.config.teardown_grace;
+        if !self.until(owner, &changed, grace, idle).await {
+            let left = self.live_keys(owner);
+            tracing::warn!(tasks = left.len(), %by, "aborting tasks that did not stop in time");
+            for key in &left {
+                self.abort(*key);
+            }
+            if !self.until(owner, &changed, ABORT_BOUND, idle).await {
+                for key in self.live_keys(owner) {
+                    self.give_up(key);
+                }
+            }
+            // A starter that does not return is not waited for: it will find the owner closed.
+            let settled = |owner: &Owner| owner.unsettled == 0;
+            self.until(owner, &changed, Duration::MAX, settled).await;
+        }
+        self.remove_all(owner);
+        self.until(owner, &changed, Duration::MAX, |owner| owner.telling == 0)
+            .await;
+        self.end_closing(owner);
+    }
+
+    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Notify>> {
+        let (changed, keys) = {
+            let mut table = self.table();
+            let owner = table.owners.get_mut(owner_key)?;
+            owner.closing.get_or_insert(by);
+            let changed = Arc::clone(owner.changed.get_or_insert_default());
+            (changed, table.keys_of(owner_key).collect::<Vec<_>>())
+        };
+        // Every task is told before any observer is: a slow one must not cost the others their grace.
+        let mut left = Vec::new();
+        for key in keys {
+            let mut after = After::default();
+            {
+                let mut table = self.table();
+                let live = table
+                    .records
+                    .get(key)
+                    .is_some_and(|record| record.life.is_live());
+                if !live {
+                    continue;
+                }
+                table.stop(key, by, None, &mut after);
+            }
+            left.push(after.wake());
+        }
+        for (announce, released) in left {
+            self.announce_all(announce);
+            drop(released);
+        }
+        Some(changed)
+    }
+
+    /// Waits, at most for `limit`, until `done` is true of the owner, or it is gone.
+    async fn until(
+        &self,
+        owner: Key,
+        changed: &Notify,
+        limit: Duration,
+        done: impl Fn(&Owner) -> bool,
+    ) -> bool {
+        let reached = async {
+            loop {
+                let mut changed = std::pin::pin!(changed.notified());
+                changed.as_mut().enable();
+                if self.table().owners.get(owner).is_none_or(&done) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if limit == Duration::MAX {
+            reached.await;
+            return true;
+        }
+        timeout(limit, reached).await.is_ok()
+    }
+
+    fn live_keys(&self, owner: Key) -> Vec<Key> {
+        let table = self.table();
+        let live = |key: &Key| {
+            table
+                .records
+                .get(*key)
+                .is_some_and(|record| record.life.is_live())
+        };
+        table.keys_of(owner).filter(live).collect()
+    }
+
+    fn remove_all(&self, owner: Key) {
+        let mut after = After::default();
+        {
+            let mut table = self.table();
+            let keys: Vec<_> = table.keys_of(owner).collect();
+            for key in keys {
+                if table
+                    .records
+                    .get(key)
+                    .is_some_and(|record| !record.life.is_live())
+                {
+                    table.remove(key, &mut after);
+                }
+            }
+        }
+        self.perform(after);
+    }
+
+    fn end_closing(&self, owner_key: Key) {
+        let gone = {
+            let mut table = self.table();
+            let Some(owner) = table.owners.get_mut(owner_key) else {
+                return;
+            };
+            owner.closed = true;
+            let id = owner.scope.as_ref().map(|(scope, _)| scope.id());
+            let reserved = owner.reserved;
+            table.owner_keys.remove(&id);
+            // A start that still runs finds the entry closed, and removes it.
+            (reserved == 0).then(|| table.owners.remove(owner_key))
+        };
+        let Some(Some(owner)) = gone else {
+            return;
+        };
+        if let Some((scope, cleanup)) = owner.scope {
+            scope.forget_cleanup(cleanup);
+        }
+    }
+
+    /// Closes every owner's part of the registry, all at once, so that one grace is enough.
+    pub(crate) async fn shut_down(self: Arc<Self>) {
+        let owners: Vec<_> = {
+            let mut table = self.table();
+            table.closing = true;
+            table.owner_keys.values().copied().collect()
+        };
+        let closings = owners
+            .into_iter()
+            .map(|key| self.close_owner(key, StoppedBy::Service));
+        futures::future::join_all(closings).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! What the work of a task gets from the registry.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::id::TaskId;
+use crate::output::{OutputBuffer, OutputWriter};
+use crate::shared::Shared;
+use crate::slab::Key;
+use crate::status::StopRequest;
+use crate::waker_set::WakerKey;
+
+/// What the work of a task gets from the registry. Clones are handles to the same task.
+#[derive(Clone)]
+pub struct TaskContext {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) key: Key,
+    pub(crate) output: Option<OutputBuffer>,
+}
+
+impl fmt::Debug for TaskContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskContext")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TaskContext {
+    /// Completes when the task is asked to stop, and also when it is over, so that helpers which the
+    /// work left behind end too. The work should then end within the grace of whoever asked.
+    ///
+    /// Costs nothing before it is first polled. Dropping it has no effect.
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled {
+            shared: Arc::clone(&self.shared),
+            key: self.key,
+            place: None,
+        }
+    }
+
+    /// The request to stop, when there was one.
+    #[must_use]
+    pub fn stop_request(&self) -> Option<StopRequest> {
+        let stop = {
+            let table = self.shared.table();
+            table.records.get(self.key)?.stop.clone()?
+        };
+        Some((*stop).clone())
+    }
+
+    /// Where a task that streams writes; `None` when its output is given by its outcome.
+    #[must_use]
+    pub fn output(&self) -> Option<OutputWriter> {
+        self.output.as_ref().map(OutputBuffer::writer)
+    }
+
+    /// The id; `None` in the starter, which runs before the task is registered, and when the record
+    /// is gone.
+    #[must_use]
+    pub fn id(&self) -> Option<TaskId> {
+        let table = self.shared.table();
+        let record = table.records.get(self.key)?;
+        record.is_registered().then(|| table.id(record))
+    }
+}
+
+/// Completes when a task is asked to stop, or is over. Made by [`TaskContext::cancelled`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Cancelled {
+    shared: Arc<Shared>,
+    key: Key,
+    place: Option<WakerKey>,
+}
+
+impl fmt::Debug for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancelled").finish_non_exhaustive()
+    }
+}
+
+impl Future for Cancelled {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let replaced = {
+            let mut table = this.shared.table();
+            let Some(record) = table.records.get_mut(this.key) else {
+                this.place = None;
+                return Poll::Ready(());
+            };
+            if record.life.is_stopped() || !record.life.is_live() {
+                // The stop has emptied the set.
+                this.place = None;
+                return Poll::Ready(());
+            }
+            match this.place {
+                Some(place) => record.cancels.refresh(place, cx),
+                None => {
+                    this.place = Some(record.cancels.insert(cx));
+                    None
+                }
+            }
+        };
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        let Some(place) = self.place else {
+            return;
+        };
+        let waker = {
+            let mut table = self.shared.table();
+            let record = table.records.get_mut(self.key);
+            record.and_then(|record| record.cancels.remove(place))
+        };
+        drop(waker);
+    }
+}

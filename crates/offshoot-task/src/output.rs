@@ -1,0 +1,246 @@
+//! The output of a task that streams: the last bytes written, with absolute offsets.
+//!
+//! A buffer knows neither tasks nor readers. Offsets count every byte ever written, so that each
+//! reader keeps its own and learns exactly how much it missed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+// Invariants
+// 1. `text` ends at offset `end`; the kept window is its longest suffix that has at most `limit`
+//    bytes and begins on a character boundary.
+// 2. `text` may physically hold up to a quarter more, so that dropping the front is rare.
+struct Window {
+    text: String,
+    end: u64,
+    limit: usize,
+}
+
+impl Window {
+    fn kept(&self) -> &str {
+        offshoot_core::text::tail(&self.text, self.limit)
+    }
+
+    fn write(&mut self, text: &str) {
+        self.end += text.len() as u64;
+        if text.len() >= self.limit {
+            self.text.clear();
+            self.text
+                .push_str(offshoot_core::text::tail(text, self.limit));
+            return;
+        }
+        self.text.push_str(text);
+        if self.text.len() > self.limit + self.limit / 4 {
+            let drop = self.text.len() - self.kept().len();
+            self.text.drain(..drop);
+        }
+    }
+
+    fn slice(&self, offset: u64) -> OutputSlice {
+        slice_of(self.kept(), self.end, offset)
+    }
+}
+
+/// The part from `offset` on of an output of which `kept` is the last part and `end` the length.
+pub(crate) fn slice_of(kept: &str, end: u64, offset: u64) -> OutputSlice {
+    let start = end - kept.len() as u64;
+    let wanted = offset.min(end);
+    let from = wanted.max(start);
+    // An offset inside a character: the whole character is given again.
+    let at = kept.floor_char_boundary(usize::try_from(from - start).unwrap_or(kept.len()));
+    OutputSlice {
+        text: kept[at..].to_owned(),
+        offset: start + at as u64,
+        gap: start.saturating_sub(wanted),
+        next: end,
+    }
+}
+
+/// A piece of output, read at an offset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutputSlice {
+    /// The text.
+    pub text: String,
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// How many bytes between the offset asked for and `offset` are no longer kept.
+    pub gap: u64,
+    /// The offset to ask for next: the end of the text.
+    pub next: u64,
+}
+
+struct Shared {
+    window: Mutex<Window>,
+    // Copies that are read without the lock. They only grow.
+    end: AtomicU64,
+    replaced: AtomicU64,
+}
+
+impl Shared {
+    fn window(&self) -> MutexGuard<'_, Window> {
+        // Nothing that can panic half way runs under this lock.
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the last bytes of a stream of text. Clones are handles to the same buffer.
+///
+/// ```
+/// use offshoot_task::OutputBuffer;
+/// let buffer = OutputBuffer::new(4);
+/// buffer.writer().write("abcdef");
+/// let slice = buffer.read_at(1);
+/// assert_eq!((slice.text.as_str(), slice.gap, slice.next), ("cdef", 1, 6));
+/// ```
+#[derive(Clone)]
+pub struct OutputBuffer(Arc<Shared>);
+
+impl fmt::Debug for OutputBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputBuffer")
+            .field("written", &self.written())
+            .finish_non_exhaustive()
+    }
+}
+
+impl OutputBuffer {
+    /// A buffer that keeps the last `window` bytes (fewer when a character would be cut).
+    #[must_use]
+    pub fn new(window: usize) -> Self {
+        Self(Arc::new(Shared {
+            window: Mutex::new(Window {
+                text: String::new(),
+                end: 0,
+                limit: window,
+            }),
+            end: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
+        }))
+    }
+
+    /// A handle that writes.
+    #[must_use]
+    pub fn writer(&self) -> OutputWriter {
+        OutputWriter(self.clone())
+    }
+
+    /// Bytes written in all.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.0.end.load(Ordering::Acquire)
+    }
+
+    /// Bytes that were not text and were replaced before they were written.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        self.0.replaced.load(Ordering::Relaxed)
+    }
+
+    /// What is kept from `offset` to the end. Consumes nothing; any number of readers may keep
+    /// offsets of their own. An offset past the end gives an empty slice at the end.
+    #[must_use]
+    pub fn read_at(&self, offset: u64) -> OutputSlice {
+        self.0.window().slice(offset)
+    }
+}
+
+/// Writes to an [`OutputBuffer`].
+#[derive(Clone, Debug)]
+pub struct OutputWriter(OutputBuffer);
+
+impl OutputWriter {
+    /// Appends `text`. Never blocks for long and never fails: what does not fit pushes out the oldest.
+    pub fn write(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let shared = &*self.0.0;
+        let mut window = shared.window();
+        window.write(text);
+        // Under the lock, so that it never goes back.
+        shared.end.store(window.end, Ordering::Release);
+    }
+
+    /// Counts bytes that were not text and were written as U+FFFD.
+    pub fn note_replaced(&self, bytes: u64) {
+        self.0.0.replaced.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The buffer that is written to.
+    #[must_use]
+    pub fn buffer(&self) -> &OutputBuffer {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_slides_on_character_boundaries_and_counts_exactly() {
+        let buffer = OutputBuffer::new(7);
+        let writer = buffer.writer();
+        writer.write("界界界");
+        let slice = buffer.read_at(0);
+        assert_eq!(slice.text, "界界");
+        assert_eq!((slice.offset, slice.gap, slice.next), (3, 3, 9));
+        // Inside a character: the character is given again, and nothing is counted as lost.
+        let slice = buffer.read_at(4);
+        assert_eq!((slice.offset, slice.gap), (3, 0));
+        assert_eq!(buffer.read_at(100).next, 9);
+    }
+
+    #[test]
+    fn b061_a_gap_has_the_exact_count_of_the_bytes_that_are_gone() {
+        let buffer = OutputBuffer::new(262_144);
+        let writer = buffer.writer();
+        for _ in 0..300_001 {
+            writer.write("x");
+        }
+        let slice = buffer.read_at(0);
+        assert_eq!(slice.text.len(), 262_144);
+        assert_eq!(slice.gap, 300_001 - 262_144);
+        let once = OutputBuffer::new(262_144);
+        once.writer().write(&"x".repeat(300_001));
+        assert_eq!(once.read_at(0), slice);
+    }
+
+    #[test]
+    fn b059_an_endless_line_keeps_the_window_and_says_what_was_dropped() {
+        let buffer = OutputBuffer::new(64 * 1024);
+        let writer = buffer.writer();
+        for _ in 0..10_000_000 {
+            writer.write("bad input!\n");
+        }
+        assert!(buffer.0.window().text.capacity() <= 128 * 1024);
+        let slice = buffer.read_at(0);
+        assert_eq!(slice.gap + slice.text.len() as u64, 110_000_000);
+    }
+
+    #[test]
+    fn independent_readers_see_every_byte_once() {
+        let buffer = OutputBuffer::new(16);
+        let writer = buffer.writer();
+        let (mut a, mut seen) = (0, String::new());
+        for token in ["o1\n", "e1\n", "o2\n", "e2\n"] {
+            writer.write(token);
+            let slice = buffer.read_at(a);
+            assert_eq!(slice.gap, 0);
+            seen.push_str(&slice.text);
+            a = slice.next;
+        }
+        assert_eq!(seen, "o1\ne1\no2\ne2\n");
+        assert_eq!(buffer.read_at(0).text, seen);
+    }
+
+    #[test]
+    fn a_window_of_nothing_keeps_nothing() {
+        let buffer = OutputBuffer::new(0);
+        buffer.writer().write("abc");
+        let slice = buffer.read_at(0);
+        assert_eq!((slice.text.as_str(), slice.gap, slice.next), ("", 3, 3));
+    }
+}

@@ -1,0 +1,341 @@
+//! Waiting for the end of tasks, and the claim of those who are about to show it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use offshoot_core::ScopeId;
+use tokio::time::sleep;
+
+use crate::error::AccessError;
+use crate::id::TaskId;
+use crate::lifecycle::Arrival;
+use crate::shared::Shared;
+use crate::slab::Key;
+use crate::snapshot::TaskSnapshot;
+use crate::table::After;
+use crate::waker_set::WakerKey;
+
+// Invariants
+// 1. A `Waiter` that was polled is counted in its record's `Lifecycle` until it is dropped or turned
+//    into a `Waited`: before the end as a waiter, after it as a claim. Exactly one of `leave` and
+//    `commit_claim` follows each `arrive`.
+// 2. The record is not freed while a claim is out, so a waiter gets the terminal snapshot even when
+//    the owner has gone meanwhile.
+
+/// The right, and the duty, to show the end of a task. Dropped uncommitted, it is given back.
+pub(crate) struct Claim {
+    shared: Arc<Shared>,
+    key: Key,
+    open: bool,
+}
+
+impl Claim {
+    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+        Self {
+            shared,
+            key,
+            open: true,
+        }
+    }
+
+    /// The end was shown.
+    pub(crate) fn commit(mut self) {
+        self.open = false;
+        let mut after = After::default();
+        {
+            let mut table = self.shared.table();
+            if let Some(record) = table.records.get_mut(self.key) {
+                record.life.commit_claim();
+            }
+            table.follow_up(self.key, &mut after);
+        }
+        self.shared.perform(after);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.open {
+            self.shared.leave(self.key, None);
+        }
+    }
+}
+
+/// What a wait found.
+///
+/// Over a finished task it carries a claim: while it lives, nobody else needs a notice of the end.
+/// [`commit`](Self::commit) it once the end was really shown; the task then counts as reported.
+/// Dropped without, it gives the claim back, and observers get
+/// [`NoticeDue`](crate::TaskChange::NoticeDue) unless somebody else shows the end.
+#[must_use = "dropping it gives the claim back: the end counts as not shown"]
+pub struct Waited {
+    snapshot: TaskSnapshot,
+    claim: Option<Claim>,
+}
+
+impl fmt::Debug for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waited")
+            .field("snapshot", &self.snapshot)
+            .field("settled", &self.settled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Waited {
+    /// What the task looks like: live after a timeout, else terminal.
+    #[must_use]
+    pub fn snapshot(&self) -> &TaskSnapshot {
+        &self.snapshot
+    }
+
+    /// Whether the task has ended; false after a timeout.
+    #[must_use]
+    pub fn settled(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// The end was shown: the task counts as reported. Without effect after a timeout.
+    pub fn commit(self) {
+        if let Some(claim) = self.claim {
+            claim.commit();
+        }
+    }
+}
+
+/// One wait for one task.
+struct Waiter {
+    shared: Arc<Shared>,
+    at: Option<(Key, WakerKey)>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some((key, place)) = self.at.take() {
+            self.shared.leave(key, Some(place));
+        }
+    }
+}
+
+impl Waiter {
+    fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            at: None,
+        }
+    }
+
+    fn claimed(&self, key: Key, snapshot: TaskSnapshot) -> Waited {
+        Waited {
+            snapshot,
+            claim: Some(Claim::new(Arc::clone(&self.shared), key)),
+        }
+    }
+
+    /// The first poll: finds the task and joins its waiters, or claims its end.
+    fn arrive(
+        &mut self,
+        caller: ScopeId,
+        id: &TaskId,
+        timeout: Duration,
+        cx: &Context<'_>,
+    ) -> Result<Option<Waited>, AccessError> {
+        let mut table = self.shared.table();
+        let key = table.find(caller, id)?;
+        if timeout.is_zero() {
+            return Err(AccessError::InvalidTimeout);
+        }
+        let Some(record) = table.records.get_mut(key) else {
+            return Err(AccessError::Unknown { id: id.clone() });
+        };
+        match record.life.arrive() {
+            Arrival::Counted => {
+                let place = record.waiters.insert(cx);
+                self.at = Some((key, place));
+                Ok(None)
+            }
+            Arrival::Claimed => {
+                let Some(record) = table.records.get(key) else {
+                    return Ok(None);
+                };
+                let snapshot = table.snapshot(record);
+                drop(table);
+                Ok(Some(self.claimed(key, snapshot)))
+            }
+        }
+    }
+
+    /// A later poll.
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Waited> {
+        let Some((key, place)) = self.at else {
+            return Poll::Pending;
+        };
+        let mut table = self.shared.table();
+        let Some(record) = table.records.get_mut(key) else {
+            return Poll::Pending;
+        };
+        if record.life.is_live() {
+            let replaced = record.waiters.refresh(place, cx);
+            drop(table);
+            drop(replaced);
+            return Poll::Pending;
+        }
+        let Some(record) = table.records.get(key) else {
+            return Poll::Pending;
+        };
+        let snapshot = table.snapshot(record);
+        drop(table);
+        // Settlement turned the waiter into a claim.
+        self.at = None;
+        Poll::Ready(self.claimed(key, snapshot))
+    }
+
+    /// The end of the wait, whatever the task is at this moment.
+    fn finish(&mut self) -> Option<Waited> {
+        let (key, place) = self.at?;
+        let (snapshot, live, waker) = {
+            let mut table = self.shared.table();
+            let record = table.records.get_mut(key)?;
+            let live = record.life.is_live();
+            let waker = live.then(|| {
+                record.life.leave();
+                record.waiters.remove(place)
+            });
+            let record = table.records.get(key)?;
+            (table.snapshot(record), live, waker)
+        };
+        self.at = None;
+        drop(waker);
+        Some(if live {
+            Waited {
+                snapshot,
+                claim: None,
+            }
+        } else {
+            self.claimed(key, snapshot)
+        })
+    }
+}
+
+/// How many of the tasks a wait is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Any,
+    All,
+}
+
+/// Waits for `done`, at most for `timeout`; true when it was done.
+async fn within(timeout: Duration, mut done: impl FnMut(&mut Context<'_>) -> Poll<()>) -> bool {
+    if timeout == Duration::MAX {
+        poll_fn(done).await;
+        return true;
+    }
+    let mut timer = pin!(sleep(timeout));
+    poll_fn(move |cx| {
+        // The end of the task beats the end of the time.
+        if done(cx).is_ready() {
+            Poll::Ready(true)
+        } else {
+            timer.as_mut().poll(cx).map(|()| false)
+        }
+    })
+    .await
+}
+
+impl Shared {
+    /// A waiter, or a claim, goes without having shown anything.
+    fn leave(&self, key: Key, place: Option<WakerKey>) {
+        let mut after = After::default();
+        let waker = {
+            let mut table = self.table();
+            let mut waker = None;
+            if let Some(record) = table.records.get_mut(key) {
+                if record.life.is_live() {
+                    waker = place.and_then(|place| record.waiters.remove(place));
+                }
+                record.life.leave();
+            }
+            table.follow_up(key, &mut after);
+            waker
+        };
+        drop(waker);
+        self.perform(after);
+    }
+
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        caller: ScopeId,
+        id: &TaskId,
+        timeout: Duration,
+    ) -> Result<Waited, AccessError> {
+        let mut waiter = Waiter::new(self);
+        let first = poll_fn(|cx| Poll::Ready(waiter.arrive(caller, id, timeout, cx)));
+        if let Some(waited) = first.await? {
+            return Ok(waited);
+        }
+        let mut found = None;
+        within(timeout, |cx| {
+            waiter.poll(cx).map(|waited| found = Some(waited))
+        })
+        .await;
+        match found.or_else(|| waiter.finish()) {
+            Some(waited) => Ok(waited),
+            None => Err(AccessError::Unknown { id: id.clone() }),
+        }
+    }
+
+    pub(crate) async fn wait_many(
+        self: &Arc<Self>,
+        caller: ScopeId,
+        ids: &[TaskId],
+        need: Need,
+        timeout: Duration,
+    ) -> Result<Vec<Waited>, AccessError> {
+        if ids.is_empty() && need == Need::Any {
+            return Err(AccessError::NothingToWaitFor);
+        }
+        let mut waiters: Vec<_> = ids.iter().map(|_| Waiter::new(self)).collect();
+        let mut found: Vec<Option<Waited>> = ids.iter().map(|_| None).collect();
+        poll_fn(|cx| {
+            for ((waiter, found), id) in waiters.iter_mut().zip(&mut found).zip(ids) {
+                match waiter.arrive(caller, id, timeout, cx) {
+                    Ok(waited) => *found = waited,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        let enough = |found: &[Option<Waited>]| match need {
+            Need::Any => found.iter().any(Option::is_some),
+            Need::All => found.iter().all(Option::is_some),
+        };
+        if !enough(&found) {
+            within(timeout, |cx| {
+                for (waiter, found) in waiters.iter_mut().zip(&mut found) {
+                    if found.is_none()
+                        && let Poll::Ready(waited) = waiter.poll(cx)
+                    {
+                        *found = Some(waited);
+                    }
+                }
+                if enough(&found) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+        }
+        let ends = waiters.iter_mut().zip(found).zip(ids);
+        ends.map(|((waiter, found), id)| {
+            let end = found.or_else(|| waiter.finish());
+            end.ok_or_else(|| AccessError::Unknown { id: id.clone() })
+        })
+        .collect()
+    }
+}
