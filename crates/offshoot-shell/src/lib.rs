@@ -1,1 +1,35 @@
 //! Shell commands as background tasks: process groups, streamed output, graceful stop.
+//!
+//! [`ShellRun`] is one running command and owns everything about it: the process group, the pipes,
+//! the end. [`start_shell`] runs one as a task of a registry; [`ShellRun::into_task`] makes a task of
+//! one that runs already.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use offshoot_shell::{ShellCommand, ShellConfig, ShellRun};
+//!
+//! let mut run = ShellRun::spawn(&ShellCommand::new("echo hello"), &ShellConfig::default())?;
+//! assert_eq!(run.wait().await.to_string(), "exit code: 0");
+//! assert_eq!(run.output().read_at(0).text, "hello\n");
+//! # Ok(()) }
+//! ```
+//!
+//! A command is a process group, led by the shell. The shell's exit ends the command: what the command
+//! left in the group is killed then, so a program that shall outlive its command must leave the group
+//! (`setsid`). Nothing is reported before the group is gone.
+//!
+//! Unix only.
+
+mod command;
+mod env;
+mod group;
+mod outcome;
+mod pipe;
+mod run;
+mod task;
+
+pub use command::{ShellCommand, ShellConfig, SpawnError};
+pub use env::EnvPolicy;
+pub use outcome::{ShellEnd, ShellOutcome};
+pub use run::ShellRun;
+pub use task::{ShellTask, start_shell};

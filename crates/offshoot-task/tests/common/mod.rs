@@ -1,5 +1,6 @@
 //! What the tests share: a registry with one owner, scripted work, a log of changes.
 #![allow(dead_code, reason = "no test file uses everything")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::future::Pending;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,158 @@
+//! What to run, and how commands are run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::env::EnvPolicy;
+
+/// How commands are run. Start from the default and change what should differ.
+#[derive(Clone, Debug)]
+pub struct ShellConfig {
+    /// The shell, called as `<shell> -c <command>` (`/bin/sh`).
+    pub shell: PathBuf,
+    /// How long a stopped command may take to end by itself before it is killed (3 s).
+    pub stop_grace: Duration,
+    /// How many bytes of output are kept (256 KiB): the last ones.
+    pub output_window: usize,
+    /// How long the pipes are still read after the process group is gone, when a program that left
+    /// the group holds them open (250 ms).
+    pub drain_limit: Duration,
+    /// Which variables of this process a command sees.
+    pub env: EnvPolicy,
+}
+
+impl Default for ShellConfig {
+    fn default() -> Self {
+        Self {
+            shell: PathBuf::from("/bin/sh"),
+            stop_grace: Duration::from_secs(3),
+            output_window: 256 * 1024,
+            drain_limit: Duration::from_millis(250),
+            env: EnvPolicy::default(),
+        }
+    }
+}
+
+/// One command line for the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShellCommand {
+    line: String,
+    cwd: Option<PathBuf>,
+    env: Vec<(String, String)>,
+}
+
+impl ShellCommand {
+    /// The command `line`, in the working directory of this process.
+    pub fn new(line: impl Into<String>) -> Self {
+        Self {
+            line: line.into(),
+            cwd: None,
+            env: Vec::new(),
+        }
+    }
+
+    /// Runs it in `path`.
+    #[must_use]
+    pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(path.into());
+        self
+    }
+
+    /// Sets a variable for it, whatever the policy says of the name.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The command line.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// The process to start: leader of a new group, no standard input, two pipes.
+    pub(crate) fn build(&self, config: &ShellConfig) -> Result<Command, SpawnError> {
+        if self.line.trim().is_empty() {
+            return Err(SpawnError::EmptyCommand);
+        }
+        if self.line.contains('\0') {
+            return Err(SpawnError::NulInCommand);
+        }
+        let mut command = Command::new(&config.shell);
+        command
+            .arg("-c")
+            .arg(&self.line)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .env_clear()
+            .envs(config.env.variables())
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(cwd) = &self.cwd {
+            check_directory(cwd)?;
+            command.current_dir(cwd);
+        }
+        Ok(command)
+    }
+}
+
+/// Without this check a missing directory reads as if the shell were missing.
+fn check_directory(path: &Path) -> Result<(), SpawnError> {
+    let error = |source| SpawnError::Directory {
+        path: path.to_owned(),
+        source,
+    };
+    let found = std::fs::metadata(path).map_err(error)?;
+    if found.is_dir() {
+        Ok(())
+    } else {
+        Err(error(io::ErrorKind::NotADirectory.into()))
+    }
+}
+
+/// Why a command was not started. Nothing runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The command line has nothing but white space.
+    #[error("the command is empty")]
+    EmptyCommand,
+    /// The command line has a NUL character, which no program can be given.
+    #[error("the command contains a NUL character")]
+    NulInCommand,
+    /// The working directory cannot be used.
+    #[error("cannot run in {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The shell could not be started.
+    #[error("cannot start {}: {source}", shell.display())]
+    Shell {
+        /// The shell.
+        shell: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl SpawnError {
+    /// A name that does not change between versions.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::EmptyCommand => "EMPTY_COMMAND",
+            Self::NulInCommand => "NUL_IN_COMMAND",
+            Self::Directory { .. } => "DIRECTORY_NOT_USABLE",
+            Self::Shell { .. } => "SHELL_NOT_STARTED",
+        }
+    }
+}

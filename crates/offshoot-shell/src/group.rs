@@ -1,0 +1,103 @@
+//! The process group of one command: the leader, its exit, and signals to all members.
+
+use std::io;
+use std::process::ExitStatus;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
+use tokio::process::Child;
+use tokio::signal::unix::{SignalKind, signal};
+
+// Invariants
+// 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
+//    leader is not reaped. So signals are sent only before that, and `reap` is the only thing that
+//    reaps: an exit is noticed without reaping (`NOWAIT`).
+// 2. After it nothing is sent any more; only whether members are left is asked.
+// 3. The drop of a group that was not reaped kills it. The runtime reaps the leader then.
+
+pub(crate) struct Group {
+    child: Child,
+    /// `None` after the leader was reaped.
+    leader: Option<Pid>,
+    id: Pid,
+    exits: tokio::signal::unix::Signal,
+}
+
+impl Group {
+    /// Takes over a child that leads a group of its own.
+    pub(crate) fn new(mut child: Child) -> io::Result<Self> {
+        let id = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("the process has no id"))?;
+        let exits = match signal(SignalKind::child()) {
+            Ok(exits) => exits,
+            Err(error) => {
+                let _ = kill_process_group(id, Signal::KILL);
+                let _ = child.try_wait();
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            child,
+            leader: Some(id),
+            id,
+            exits,
+        })
+    }
+
+    pub(crate) fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether the leader has exited. It may still be unreaped.
+    pub(crate) fn has_exited(&self) -> bool {
+        let Some(leader) = self.leader else {
+            return true;
+        };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(leader), options) {
+            Ok(status) => status.is_some(),
+            // It is not our child any more: somebody else has reaped it.
+            Err(error) => error == rustix::io::Errno::CHILD,
+        }
+    }
+
+    /// Waits for the leader's exit. Dropping the future loses nothing.
+    pub(crate) async fn exited(&mut self) {
+        while !self.has_exited() {
+            // A signal that came between the look and this line is kept by the stream.
+            if self.exits.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Sends `signal` to every member, unless the leader was reaped.
+    pub(crate) fn send(&self, signal: Signal) {
+        if self.leader.is_some() {
+            // The only error left is that no member may be signalled; the group is then found alive.
+            let _ = kill_process_group(self.id, signal);
+        }
+    }
+
+    /// Takes the exit status of a leader that has exited. From here on no signal is sent.
+    pub(crate) async fn reap(&mut self) -> Option<ExitStatus> {
+        let status = self.child.wait().await.ok();
+        self.leader = None;
+        status
+    }
+
+    /// Whether members are left, asked after the leader was reaped.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.leader.is_none() && test_kill_process_group(self.id) == Err(rustix::io::Errno::SRCH)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.send(Signal::KILL);
+    }
+}
