@@ -1,1 +1,36 @@
-//! Subagents: the provider seam, one-shot runs, continuable children, settlement and limits.
+//! Subagents: delegation from one agent to another.
+//!
+//! - [`Provider`]: the seam for kinds of children. This crate does not know which ones exist.
+//! - [`Subagents`]: starts one-shot runs and continuable children, delivers messages between adjacent
+//!   agents, settles children child-first, and tells the parent of each exactly once.
+//!
+//! A continuable child is a durable session; it is resident while it has something to do. *Running*,
+//! *waiting* (quiet, but its scope has holds) and *settled* are derived, never stored.
+
+mod activation;
+mod compose;
+mod deliver;
+mod error;
+mod event;
+mod limit;
+mod list;
+mod notice;
+mod one_shot;
+mod outcome;
+mod provider;
+mod recover;
+mod request;
+mod service;
+mod start;
+
+pub use compose::{ChildPlan, Descriptor};
+pub use deliver::{Authority, Destination, Sent, Verb};
+pub use error::{DeliverError, StartError};
+pub use event::{RunRecord, open_runs};
+pub use list::{ChildStatus, Listed};
+pub use one_shot::OneShotResult;
+pub use outcome::{Outcome, TreeUsage};
+pub use provider::{Capabilities, Provider, ProviderError, Run, RunRequest, RunResult};
+pub use request::{ChildRequest, Mode};
+pub use service::{LiveWork, SubagentSettings, Subagents};
+pub use start::Started;

@@ -1,0 +1,106 @@
+//! A one-shot run of an agent in this process.
+
+use futures::future::BoxFuture;
+use offshoot_agent::{Agent, AgentId, CancelCause, Pending, StoredEvent};
+use offshoot_subagent::{
+    ChildPlan, Mode, Outcome, ProviderError, Run, RunRequest, RunResult, TreeUsage,
+};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+struct InProcessRun {
+    child: Agent,
+    cancel: CancellationToken,
+}
+
+/// Creates the child, publishes it, and gives it its prompt, unless the run was cancelled meanwhile.
+pub(crate) fn start(
+    mut request: RunRequest,
+    seed: Option<Vec<Arc<StoredEvent>>>,
+) -> Result<Box<dyn Run>, ProviderError> {
+    let fail = |error: &dyn std::fmt::Display| ProviderError::new(error.to_string());
+    if request.cancel.is_cancelled() {
+        return Err(ProviderError::new("cancelled before the start"));
+    }
+    let plan = ChildPlan::new(&request.child, Mode::OneShot, &request.run_id, seed)
+        .map_err(|error| fail(&error))?;
+    let parent = request.child.parent.clone();
+    let child = Agent::create(parent.host(), Some(parent.scope()), plan.spec)
+        .map_err(|error| fail(&error))?;
+    let published = request.publish(&child.id().clone());
+    let accepted = published.and_then(|()| child.followup(plan.prompt).map_err(|e| fail(&e)));
+    if let Err(error) = accepted {
+        drop(child.close(Pending::Discard));
+        return Err(error);
+    }
+    if request.cancel.is_cancelled() {
+        // Cancelled between publication and prompt: the model is never asked.
+        child.cancel(CancelCause::Parent, Pending::Discard);
+    }
+    child.start();
+    Ok(Box::new(InProcessRun {
+        child,
+        cancel: request.cancel,
+    }))
+}
+
+impl Run for InProcessRun {
+    fn child(&self) -> &AgentId {
+        self.child.id()
+    }
+
+    fn local_agent(&self) -> Option<&Agent> {
+        Some(&self.child)
+    }
+
+    fn result(&mut self) -> BoxFuture<'_, Result<RunResult, ProviderError>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = self.child.idle() => {}
+                () = self.cancel.cancelled() => {
+                    self.child.cancel(CancelCause::Parent, Pending::Discard);
+                    // Bounded: a step that is deaf to the cancel is dropped after the grace.
+                    self.child.idle().await;
+                }
+            }
+            let facts = self.child.with_projection(|p| p.facts().clone());
+            let mut outcome = Outcome::of(&facts);
+            let mut diagnostic = facts.error;
+            if let Some(failure) = self.child.failure() {
+                outcome = Outcome::Error;
+                diagnostic = Some(failure);
+            }
+            let (own, total) = self.child.usage();
+            Ok(RunResult {
+                outcome,
+                text: facts.text,
+                diagnostic,
+                usage: TreeUsage::new(own, total),
+            })
+        })
+    }
+
+    fn dispose(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        Box::pin(async move {
+            let report = self.child.close(Pending::Discard).await;
+            match report.failures.first() {
+                None => Ok(()),
+                Some(failure) => Err(ProviderError::new(format!(
+                    "the subagent could not be closed: {}: {}",
+                    failure.name, failure.error
+                ))),
+            }
+        })
+    }
+}
+
+impl Drop for InProcessRun {
+    fn drop(&mut self) {
+        // A run that is dropped undisposed ends in the background.
+        self.child.begin_close(Pending::Discard);
+        if tokio::runtime::Handle::try_current().is_ok() {
+            drop(self.child.close(Pending::Discard));
+        }
+    }
+}

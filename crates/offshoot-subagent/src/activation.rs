@@ -1,0 +1,225 @@
+//! One residency of a continuable child: from its start, or its resume, to its settlement.
+//!
+//! ```text
+//!            turn ends            no holds, nothing parked
+//!  running ───────────▶ quiet ─────────────────────────────▶ settling ──▶ settled
+//!     ▲                   │ holds > 0: waiting                   ▲
+//!     └───────────────────┘ (the parent is told once)            │
+//!       a message wakes it                  forced: the parent closes, dispose
+//! ```
+//!
+//! One task watches each activation and is the only one that settles it, whoever began the closing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use offshoot_agent::{Agent, Pending, Status};
+use offshoot_core::{CleanupId, CloseReport, Hold};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::event::RunRecord;
+use crate::limit::Place;
+use crate::notice::{self, Settlement};
+use crate::{Outcome, StartError, Subagents, TreeUsage};
+
+/// What the parent's scope gives back when the child has settled.
+struct Ties {
+    hold: Hold,
+    place: Place,
+    cleanup: Option<CleanupId>,
+}
+
+pub(crate) struct Activation {
+    child: Agent,
+    parent: Agent,
+    run: RunRecord,
+    ties: Mutex<Option<Ties>>,
+    settled: watch::Sender<bool>,
+}
+
+impl Activation {
+    pub(crate) fn child(&self) -> &Agent {
+        &self.child
+    }
+
+    pub(crate) fn parent(&self) -> &Agent {
+        &self.parent
+    }
+
+    /// Waits until the child has settled and its parent was told.
+    pub(crate) async fn settled(&self) {
+        let mut settled = self.settled.subscribe();
+        // An error means that the activation is gone, which it is only after it settled.
+        let _ = settled.wait_for(|settled| *settled).await;
+    }
+
+    fn ties(&self) -> std::sync::MutexGuard<'_, Option<Ties>> {
+        self.ties.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subagents {
+    /// Takes charge of a child that was created and not started. The parent's closing closes it.
+    pub(crate) fn activate(
+        &self,
+        parent: &Agent,
+        child: Agent,
+        run: RunRecord,
+        hold: Hold,
+        place: Place,
+    ) -> Result<Arc<Activation>, StartError> {
+        let activation = Arc::new(Activation {
+            child,
+            parent: parent.clone(),
+            run,
+            ties: Mutex::new(Some(Ties {
+                hold,
+                place,
+                cleanup: None,
+            })),
+            settled: watch::Sender::new(false),
+        });
+        let closing = Arc::clone(&activation);
+        let name = format!("subagent {}", activation.child.id());
+        let cleanup = parent.scope().on_close(name, async move || {
+            closing.child.begin_close(Pending::Keep);
+            closing.settled().await;
+            Ok(())
+        });
+        let Ok(cleanup) = cleanup else {
+            return Err(StartError::ParentClosing);
+        };
+        if let Some(ties) = activation.ties().as_mut() {
+            ties.cleanup = Some(cleanup);
+        }
+        parent.record(activation.run.started())?;
+        self.enter(&activation);
+        Ok(activation)
+    }
+
+    /// Begins to watch an activation. From here on it settles, whatever happens.
+    pub(crate) fn watch(&self, activation: &Arc<Activation>) {
+        let (service, activation) = (self.clone(), Arc::clone(activation));
+        tokio::spawn(async move {
+            service.until_settling(&activation).await;
+            service.settle(&activation).await;
+        });
+    }
+
+    /// Waits until the child is closing: because it has nothing left to do, or because somebody
+    /// closes it. Tells the parent once a quiet period that the child waits.
+    async fn until_settling(&self, activation: &Activation) {
+        let child = &activation.child;
+        let mut period: Option<(u64, Instant, bool)> = None;
+        loop {
+            let epoch = child.epoch();
+            if child.status() == Status::Closing || child.close_if_settled() {
+                return;
+            }
+            let quiet = child.status() == Status::Idle && child.scope().holds() > 0;
+            let turn = child.with_projection(|p| p.turn());
+            match (quiet, &period) {
+                (false, _) => period = None,
+                (true, Some((seen, ..))) if *seen == turn => {}
+                (true, _) => {
+                    let due = Instant::now() + self.0.settings.waiting_after;
+                    period = Some((turn, due, false));
+                }
+            }
+            let due = period.filter(|(.., told)| !told).map(|(_, due, _)| due);
+            tokio::select! {
+                () = child.changed_since(epoch) => {}
+                () = child.scope().unheld(), if quiet => {}
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.tell_waiting(activation);
+                    period = period.map(|(turn, due, _)| (turn, due, true));
+                }
+            }
+        }
+    }
+
+    fn tell_waiting(&self, activation: &Activation) {
+        let child = &activation.child;
+        let mut works = self.work().describe(child);
+        let below = self.resident_children(child.id());
+        works.extend(below.iter().map(|id| format!("subagent {id}")));
+        let generation = child.with_projection(|p| p.facts().generation) + 1;
+        let message = notice::waiting(child, &works, generation);
+        if let Err(error) = activation.parent.notify(message, true) {
+            tracing::debug!(child = %child.id(), %error, "the parent could not be told of a wait");
+        }
+    }
+
+    /// Children first, then the agent, then the notice to the parent, then the parent's hold.
+    async fn settle(&self, activation: &Arc<Activation>) {
+        let child = &activation.child;
+        let report = child.close(Pending::Keep).await;
+        let settlement = conclude(child, &report);
+        tracing::info!(
+            child = %child.id(),
+            run = %activation.run.run_id,
+            outcome = %settlement.outcome,
+            "subagent settled"
+        );
+        tell_parent(&activation.parent, &activation.run, &settlement, true);
+        self.leave(activation);
+        let ties = activation.ties().take();
+        if let Some(Ties {
+            hold,
+            place,
+            cleanup,
+        }) = ties
+        {
+            if let Some(cleanup) = cleanup {
+                activation.parent.scope().forget_cleanup(cleanup);
+            }
+            drop(place);
+            drop(hold);
+        }
+        activation.settled.send_replace(true);
+    }
+}
+
+/// What a closed child's residency came to.
+fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
+    let facts = child.with_projection(|p| p.facts().clone());
+    let (own, total) = child.usage();
+    let mut settlement = Settlement {
+        outcome: Outcome::of(&facts),
+        text: facts.text,
+        cut: facts.cut,
+        error: facts.error,
+        usage: TreeUsage::new(own, total),
+        generation: facts.generation + 1,
+    };
+    let failure = child.failure().or_else(|| {
+        report
+            .failures
+            .first()
+            .map(|f| format!("it could not be closed: {}: {}", f.name, f.error))
+    });
+    if let Some(failure) = failure {
+        settlement.outcome = Outcome::Error;
+        settlement.error = Some(failure);
+    }
+    settlement
+}
+
+/// Records the settlement in the parent's session and, when `announce`, tells it.
+pub(crate) fn tell_parent(
+    parent: &Agent,
+    run: &RunRecord,
+    settlement: &Settlement,
+    announce: bool,
+) {
+    parent.add_subtree_usage(settlement.usage.total());
+    if let Err(error) = parent.record(run.settled(settlement.outcome, settlement.usage)) {
+        tracing::warn!(child = %run.child, %error, "a settlement could not be recorded");
+    }
+    if !announce {
+        return;
+    }
+    if let Err(error) = parent.notify(settlement.message(run), true) {
+        tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
+    }
+}

@@ -1,0 +1,295 @@
+//! Messages between adjacent agents, and from a host to any of them.
+
+use offshoot_agent::{
+    Agent, AgentId, CancelCause, Delivered, Message, MessageId, Pending, Placement, RunId,
+    SendError, SessionStart,
+};
+
+use crate::event::RunRecord;
+use crate::{DeliverError, Descriptor, Mode, StartError, Subagents, notice};
+
+/// On whose authority something is done.
+#[derive(Clone, Copy, Debug)]
+pub enum Authority<'a> {
+    /// An agent's: it reaches its parent and its children.
+    Agent(&'a Agent),
+    /// The host's, or a human's: it reaches every child.
+    Host,
+}
+
+/// How a host's message is put into the inbox. Agents always steer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// For a turn of its own.
+    Followup,
+    /// For the next step.
+    Steer,
+    /// For the next step, without waking; never resumes.
+    Inject,
+}
+
+/// Where an accepted message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The receiver runs: it reads the message at its next step.
+    Running,
+    /// The receiver was idle: a turn starts.
+    Idle,
+    /// The receiver was not resident and was resumed: a turn starts.
+    Resumed,
+}
+
+impl Destination {
+    /// The name in values.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Idle => "idle",
+            Self::Resumed => "resumed",
+        }
+    }
+}
+
+/// A message was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its id.
+    pub message_id: MessageId,
+    /// Where it went.
+    pub destination: Destination,
+}
+
+impl Sent {
+    fn to_resident(delivered: Delivered) -> Self {
+        let destination = match delivered.placement {
+            Placement::TurnStarted => Destination::Idle,
+            _ => Destination::Running,
+        };
+        Self {
+            message_id: delivered.message_id,
+            destination,
+        }
+    }
+}
+
+fn put(agent: &Agent, message: Message, verb: Verb) -> Result<Delivered, SendError> {
+    match verb {
+        Verb::Followup => agent.followup(message),
+        Verb::Steer => agent.steer(message),
+        Verb::Inject => agent.inject(message),
+    }
+}
+
+impl Subagents {
+    /// Sends a message from an agent to its parent or to one of its continuable children, which is
+    /// resumed when it has settled. Resolves when the message is in the receiver's inbox; it is read
+    /// at the receiver's next step.
+    ///
+    /// `generation` is that of the turn that sends. Dropping the future before it resolves leaves the
+    /// message either accepted or not sent.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliverError`]; the message was then not appended anywhere.
+    pub async fn send(
+        &self,
+        sender: &Agent,
+        target: &str,
+        message: &str,
+        generation: u64,
+    ) -> Result<Sent, DeliverError> {
+        let unknown = || DeliverError::Unknown(target.to_owned());
+        let id: AgentId = target.parse().map_err(|_| unknown())?;
+        let message = notice::framed(sender.id(), generation, message);
+        if sender.parent_id() == Some(&id) {
+            return self.send_up(sender, &id, message);
+        }
+        self.deliver(Authority::Agent(sender), &id, message, Verb::Steer)
+            .await
+    }
+
+    fn send_up(
+        &self,
+        sender: &Agent,
+        parent: &AgentId,
+        message: Message,
+    ) -> Result<Sent, DeliverError> {
+        let Some(activation) = self.activation(sender.id()) else {
+            return Err(DeliverError::OneShotSender);
+        };
+        if activation.child() != sender || activation.parent().id() != parent {
+            return Err(DeliverError::ParentUnavailable);
+        }
+        match activation.parent().steer(message) {
+            Ok(delivered) => Ok(Sent::to_resident(delivered)),
+            Err(SendError::Closed | SendError::Closing) => Err(DeliverError::ParentUnavailable),
+            Err(error) => Err(DeliverError::Refused(parent.clone(), error)),
+        }
+    }
+
+    /// Delivers a message to a continuable child, resuming it when it has settled.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliverError`]; the message was then not appended anywhere.
+    pub async fn deliver(
+        &self,
+        authority: Authority<'_>,
+        target: &AgentId,
+        message: Message,
+        verb: Verb,
+    ) -> Result<Sent, DeliverError> {
+        loop {
+            let Some(activation) = self.activation(target) else {
+                let resuming = self.0.resuming.lock().await;
+                if self.activation(target).is_some() {
+                    continue;
+                }
+                let sent = self.resume(authority, target, message, verb);
+                drop(resuming);
+                return sent;
+            };
+            if let Authority::Agent(sender) = authority
+                && activation.parent() != sender
+            {
+                return Err(DeliverError::Unknown(target.to_string()));
+            }
+            match put(activation.child(), message.clone(), verb) {
+                Ok(delivered) => return Ok(Sent::to_resident(delivered)),
+                // It is settling: what comes now is for its next residency.
+                Err(SendError::Closing | SendError::Closed) => activation.settled().await,
+                Err(error) => return Err(DeliverError::Refused(target.clone(), error)),
+            }
+        }
+    }
+
+    /// Makes a settled child resident again, from its session alone. Nothing is awaited.
+    fn resume(
+        &self,
+        authority: Authority<'_>,
+        target: &AgentId,
+        message: Message,
+        verb: Verb,
+    ) -> Result<Sent, DeliverError> {
+        let unknown = || DeliverError::Unknown(target.to_string());
+        let start = self.session_start(target).ok_or_else(unknown)?;
+        let parent_id = start.parent.as_ref().ok_or_else(unknown)?;
+        let parent = match authority {
+            Authority::Agent(sender) if sender.id() == parent_id => sender.clone(),
+            Authority::Agent(_) => return Err(unknown()),
+            Authority::Host => self
+                .0
+                .host
+                .agents
+                .get(parent_id)
+                .ok_or(DeliverError::ParentUnavailable)?,
+        };
+        let not_resumable = |why: String| DeliverError::NotResumable(target.clone(), why);
+        let descriptor = Descriptor::read(&start)
+            .ok_or_else(|| not_resumable("its session does not say how it was made".to_owned()))?;
+        if descriptor.mode == Mode::OneShot {
+            return Err(DeliverError::OneShot(target.clone()));
+        }
+        let kit = descriptor
+            .kit(parent.kit())
+            .map_err(|error| not_resumable(error.to_string()))?;
+        let hold = parent
+            .scope()
+            .hold()
+            .map_err(|_| StartError::ParentClosing)?;
+        let place = self.0.limit.take(parent.scope())?;
+        let run_id = RunId::fresh();
+        let extra = descriptor.to_fields(&run_id);
+        let child = Agent::resume(&self.0.host, Some(parent.scope()), target, extra, kit)
+            .map_err(|error| not_resumable(error.to_string()))?;
+        let run = RunRecord {
+            child: target.clone(),
+            run_id,
+            provider: descriptor.provider,
+            mode: Mode::Continuable,
+            label: child.label().to_owned(),
+            task_id: None,
+        };
+        let activation = match self.activate(&parent, child.clone(), run, hold, place) {
+            Ok(activation) => activation,
+            Err(error) => {
+                drop(child.close(Pending::Keep));
+                return Err(error.into());
+            }
+        };
+        self.recover(&child);
+        let accepted = put(&child, message, verb);
+        if accepted.is_err() {
+            child.begin_close(Pending::Keep);
+        }
+        child.start();
+        self.watch(&activation);
+        let delivered = accepted.map_err(|error| DeliverError::Refused(target.clone(), error))?;
+        Ok(Sent {
+            message_id: delivered.message_id,
+            destination: Destination::Resumed,
+        })
+    }
+
+    /// What a stored session says of itself.
+    pub(crate) fn session_start(&self, id: &AgentId) -> Option<SessionStart> {
+        let first = self.0.host.store.first(id).ok().flatten()?;
+        match &first.event {
+            offshoot_agent::Event::SessionStart(start) => Some(start.clone()),
+            _ => None,
+        }
+    }
+
+    /// Stops what a descendant does now: its turn, or, when it only waits, the work that it waits
+    /// for. Messages stay parked until the next one that wakes. Work that has ended already is no
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliverError::Unknown`] when the target is not a descendant of the agent that asks.
+    pub fn interrupt(
+        &self,
+        authority: Authority<'_>,
+        target: &AgentId,
+    ) -> Result<(), DeliverError> {
+        if let Authority::Agent(ancestor) = authority
+            && !self.descends(target, ancestor.id())
+        {
+            return Err(DeliverError::Unknown(target.to_string()));
+        }
+        let Some(activation) = self.activation(target) else {
+            return Ok(());
+        };
+        let child = activation.child();
+        if !child.cancel(CancelCause::Interrupt, Pending::Keep) {
+            self.work().stop(child, "interrupted");
+        }
+        Ok(())
+    }
+
+    /// Ends a resident child with everything that it started; its parent is told.
+    pub fn dispose(&self, target: &AgentId) -> bool {
+        let Some(activation) = self.activation(target) else {
+            return false;
+        };
+        activation.child().begin_close(Pending::Discard)
+    }
+
+    fn descends(&self, target: &AgentId, ancestor: &AgentId) -> bool {
+        let mut at = target.clone();
+        // Bounded: a chain of parents in damaged sessions may be a ring.
+        for _ in 0..=self.0.settings.max_depth.max(64) {
+            let parent = match self.0.host.agents.get(&at) {
+                Some(agent) => agent.parent_id().cloned(),
+                None => self.session_start(&at).and_then(|start| start.parent),
+            };
+            match parent {
+                Some(parent) if parent == *ancestor => return true,
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,99 @@
+//! What a parent's session says of its children: `subagent/started` and `subagent/settled`.
+
+use offshoot_agent::{AgentId, Extension, Projection, RunId};
+use serde_json::Value;
+
+use crate::{Mode, Outcome, TreeUsage};
+
+const STARTED: &str = "subagent/started";
+const SETTLED: &str = "subagent/settled";
+
+/// One run of a child, as its parent's session knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// The child.
+    pub child: AgentId,
+    /// The run: a new one each time that the child becomes resident.
+    pub run_id: RunId,
+    /// The provider's name, which stays valid when the provider has gone.
+    pub provider: String,
+    /// How long the child lives.
+    pub mode: Mode,
+    /// What the child is called.
+    pub label: String,
+    /// The task that carries the run.
+    pub task_id: Option<String>,
+}
+
+impl RunRecord {
+    fn event(&self, kind: &str) -> Extension {
+        Extension::new(kind)
+            .with("child", self.child.as_str())
+            .with("run_id", self.run_id.as_str())
+            .with("provider", self.provider.as_str())
+            .with("mode", self.mode.as_str())
+            .with("label", self.label.as_str())
+            .with_some("task_id", self.task_id.clone())
+    }
+
+    pub(crate) fn started(&self) -> Extension {
+        self.event(STARTED)
+    }
+
+    pub(crate) fn settled(&self, outcome: Outcome, usage: TreeUsage) -> Extension {
+        self.event(SETTLED)
+            .with("outcome", outcome.as_str())
+            .with("usage", serde_json::to_value(usage).unwrap_or(Value::Null))
+    }
+
+    fn read(event: &Extension) -> Option<Self> {
+        let mode = match event.field("mode")? {
+            "one-shot" => Mode::OneShot,
+            "continuable" => Mode::Continuable,
+            _ => return None,
+        };
+        Some(Self {
+            child: event.field("child")?.parse().ok()?,
+            run_id: event.field("run_id")?.parse().ok()?,
+            provider: event.field("provider")?.to_owned(),
+            mode,
+            label: event.field("label").unwrap_or_default().to_owned(),
+            task_id: event.field("task_id").map(str::to_owned),
+        })
+    }
+}
+
+/// The runs that a session started, in order; of each child only the last one.
+pub(crate) fn children(projection: &Projection) -> Vec<RunRecord> {
+    let mut runs: Vec<RunRecord> = Vec::new();
+    for event in projection
+        .extensions()
+        .filter(|event| event.kind == STARTED)
+    {
+        let Some(run) = RunRecord::read(event) else {
+            continue;
+        };
+        match runs.iter_mut().find(|old| old.child == run.child) {
+            Some(old) => *old = run,
+            None => runs.push(run),
+        }
+    }
+    runs
+}
+
+/// The runs that a session started and that have not settled in it, in order.
+#[must_use]
+pub fn open_runs(projection: &Projection) -> Vec<RunRecord> {
+    let mut open: Vec<RunRecord> = Vec::new();
+    for event in projection.extensions() {
+        match event.kind.as_str() {
+            STARTED => open.extend(RunRecord::read(event)),
+            SETTLED => {
+                let settled = event.field("run_id");
+                open.retain(|run| Some(run.run_id.as_str()) != settled);
+            }
+            _ => {}
+        }
+    }
+    open
+}

@@ -1,0 +1,169 @@
+//! The seam for kinds of children.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use offshoot_agent::{Agent, AgentId, RunId, StoredEvent};
+use tokio_util::sync::CancellationToken;
+
+use crate::{ChildRequest, Outcome, TreeUsage};
+
+/// What a provider can do. What is asked and not declared is refused before any work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Children that can be sent messages after they settled.
+    pub continuable: bool,
+    /// A persona of the child's own.
+    pub persona: bool,
+    /// A filter on the child's tools.
+    pub tool_filter: bool,
+    /// Whether a child begins with its parent's past; only told, never checked.
+    pub inherits_context: bool,
+}
+
+impl Capabilities {
+    /// Everything that an in-process child can do.
+    #[must_use]
+    pub fn in_process(inherits_context: bool) -> Self {
+        Self {
+            continuable: true,
+            persona: true,
+            tool_filter: true,
+            inherits_context,
+        }
+    }
+}
+
+/// A provider could not do something. The message is for the model and the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ProviderError {
+    /// What went wrong.
+    pub message: String,
+}
+
+impl ProviderError {
+    /// An error that says `message`.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+type Publish = Box<dyn FnOnce(&AgentId) -> Result<(), ProviderError> + Send>;
+
+/// What a provider is asked to run.
+pub struct RunRequest {
+    /// The delegation.
+    pub child: ChildRequest,
+    /// The run's id.
+    pub run_id: RunId,
+    /// The one cancellation, before and after the run is published.
+    pub cancel: CancellationToken,
+    publish: Option<Publish>,
+}
+
+impl fmt::Debug for RunRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunRequest")
+            .field("run_id", &self.run_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RunRequest {
+    pub(crate) fn new(
+        child: ChildRequest,
+        run_id: RunId,
+        cancel: CancellationToken,
+        publish: Publish,
+    ) -> Self {
+        Self {
+            child,
+            run_id,
+            cancel,
+            publish: Some(publish),
+        }
+    }
+
+    /// Tells the parent's session that the child exists: called once, after the child has an id and
+    /// before it is given its prompt.
+    ///
+    /// # Errors
+    ///
+    /// When the parent's session cannot take it; the child must then be disposed.
+    pub fn publish(&mut self, child: &AgentId) -> Result<(), ProviderError> {
+        match self.publish.take() {
+            Some(publish) => publish(child),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunResult {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The child's last message; may be empty.
+    pub text: String,
+    /// Why it did not complete, for the model: bounded, without secrets.
+    pub diagnostic: Option<String>,
+    /// What it cost.
+    pub usage: TreeUsage,
+}
+
+/// A one-shot run that a provider has published.
+///
+/// # Implementing
+///
+/// - `result` resolves for every way in which the child can end, also after a cancel, and may be
+///   awaited once. An `Err` is a fault of the provider, not of the child.
+/// - `dispose` stops what is left, waits until it has stopped, and is bounded in time.
+/// - Dropping a run without disposing it must not leave anything running for ever.
+pub trait Run: Send {
+    /// The child's id.
+    fn child(&self) -> &AgentId;
+
+    /// The child, when it is an agent of this process.
+    fn local_agent(&self) -> Option<&Agent> {
+        None
+    }
+
+    /// Waits for the end of the child's turn.
+    fn result(&mut self) -> BoxFuture<'_, Result<RunResult, ProviderError>>;
+
+    /// Ends the child and everything that it started.
+    fn dispose(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>>;
+}
+
+/// A kind of children.
+///
+/// # Implementing
+///
+/// - Until `start` returns a run, everything that it made is its own to clean up.
+/// - Concurrent starts share nothing that one of them can cancel or settle.
+/// - A panic is contained and counts as a failed start.
+pub trait Provider: Send + Sync + 'static {
+    /// The name that configuration uses.
+    fn name(&self) -> &str;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Starts a one-shot run. Dropping the future must leave nothing running.
+    fn start(&self, request: RunRequest) -> BoxFuture<'_, Result<Box<dyn Run>, ProviderError>>;
+
+    /// The past that a continuable child of `parent` begins with: a log up to the end of a turn, or
+    /// nothing. Asked only when [`Capabilities::continuable`] is declared.
+    fn seed<'a>(
+        &'a self,
+        _parent: &'a Agent,
+    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+        Box::pin(async { Ok(None) })
+    }
+}

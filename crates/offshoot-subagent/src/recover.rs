@@ -1,0 +1,95 @@
+//! What a resumed parent is told of the children that its last process left behind.
+
+use offshoot_agent::{Agent, Event, Projection};
+
+use crate::activation::tell_parent;
+use crate::event::{RunRecord, open_runs};
+use crate::notice::Settlement;
+use crate::{Mode, Outcome, Subagents, TreeUsage};
+
+impl Subagents {
+    /// Tells a resumed agent, before it runs, of everything that it had started and that was not
+    /// settled in its session: children that settled unannounced with their outcome, the others as
+    /// lost; then what [`LiveWork`](crate::LiveWork) knows. Told once: it is in the session then.
+    pub fn recover(&self, agent: &Agent) {
+        for run in agent.with_projection(open_runs) {
+            let settlement = self.left_behind(&run);
+            // The notice of a task tells of the run that it carried.
+            tell_parent(agent, &run, &settlement, run.task_id.is_none());
+        }
+        self.work().recover(agent);
+    }
+
+    fn left_behind(&self, run: &RunRecord) -> Settlement {
+        let projection = match self.0.host.store.read(&run.child) {
+            Ok(events) => Projection::of(&events),
+            Err(error) => {
+                tracing::warn!(child = %run.child, %error, "a child's session cannot be read");
+                Projection::default()
+            }
+        };
+        let facts = projection.facts();
+        let cut = facts.end.is_none() || was_cut(&projection);
+        let outcome = if cut {
+            Outcome::Lost
+        } else {
+            Outcome::of(facts)
+        };
+        if run.mode == Mode::OneShot {
+            self.discard_unread(run);
+        }
+        Settlement {
+            outcome,
+            text: facts.text.clone(),
+            cut: facts.cut,
+            error: facts.error.clone(),
+            usage: TreeUsage::new(facts.usage, facts.usage),
+            generation: facts.generation + 1,
+        }
+    }
+
+    /// Nobody can resume a one-shot run: what it had not read will never be read.
+    fn discard_unread(&self, run: &RunRecord) {
+        let discarded = self.0.host.amend(&run.child, |projection| {
+            let inbox = projection.inbox();
+            let unread = inbox.claimed().chain(inbox.entries());
+            unread
+                .map(|entry| Event::InboxDiscarded {
+                    message_id: entry.message.id.clone(),
+                    cause: Outcome::Lost.as_str().to_owned(),
+                })
+                .collect()
+        });
+        if let Err(error) = discarded {
+            tracing::warn!(child = %run.child, %error, "unread messages could not be discarded");
+        }
+    }
+}
+
+/// Whether a session stopped in the middle of something: a turn, an unread message that would have
+/// started one, or something that it had started.
+fn was_cut(projection: &Projection) -> bool {
+    projection.open_turn().is_some()
+        || projection.inbox().has_waking()
+        || !open_runs(projection).is_empty()
+        || has_open_tasks(projection)
+}
+
+/// Whether something with a `…/started` event and an id has no `…/settled` one.
+fn has_open_tasks(projection: &Projection) -> bool {
+    let mut open = std::collections::HashSet::new();
+    for event in projection.extensions() {
+        let Some(id) = event
+            .field("task_id")
+            .filter(|_| event.kind.starts_with("task/"))
+        else {
+            continue;
+        };
+        match event.kind.as_str() {
+            "task/started" => open.insert(id),
+            "task/settled" => open.remove(id),
+            _ => false,
+        };
+    }
+    !open.is_empty()
+}

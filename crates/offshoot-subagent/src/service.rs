@@ -1,0 +1,194 @@
+//! The service that owns delegation in one runtime.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use offshoot_agent::{Agent, AgentHost, AgentId};
+
+use crate::activation::Activation;
+use crate::limit::TreeLimit;
+use crate::{Capabilities, Provider, StartError};
+
+/// Limits and times of delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubagentSettings {
+    /// The depth of the deepest child; a root is 0. 0 forbids delegation. Default 3.
+    pub max_depth: u32,
+    /// How many children of one tree may be live at once. Default 64.
+    pub max_live_children: usize,
+    /// How long a child may be quiet and wait before its parent is told, once. Default 30 s.
+    pub waiting_after: Duration,
+}
+
+impl Default for SubagentSettings {
+    fn default() -> Self {
+        Self {
+            max_depth: 3,
+            max_live_children: 64,
+            waiting_after: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What agents start besides subagents, for a crate that knows such work.
+///
+/// # Implementing
+///
+/// Called without locks held; must not block.
+pub trait LiveWork: Send + Sync + 'static {
+    /// What of it is alive, each as one line.
+    fn describe(&self, agent: &Agent) -> Vec<String>;
+
+    /// Asks all of it to stop.
+    fn stop(&self, agent: &Agent, reason: &str);
+
+    /// Tells a resumed agent, before it runs, of what was alive when its last process ended.
+    fn recover(&self, agent: &Agent);
+}
+
+struct NoWork;
+
+impl LiveWork for NoWork {
+    fn describe(&self, _: &Agent) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn stop(&self, _: &Agent, _: &str) {}
+
+    fn recover(&self, _: &Agent) {}
+}
+
+pub(crate) struct Inner {
+    pub(crate) host: AgentHost,
+    pub(crate) settings: SubagentSettings,
+    pub(crate) limit: TreeLimit,
+    providers: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
+    activations: Mutex<HashMap<AgentId, Arc<Activation>>>,
+    /// One cold resume at a time: two messages to one cold child must not make it resident twice.
+    pub(crate) resuming: tokio::sync::Mutex<()>,
+    work: OnceLock<Arc<dyn LiveWork>>,
+}
+
+/// Delegation in one runtime. Cloning gives another handle to the same service.
+#[derive(Clone)]
+pub struct Subagents(pub(crate) Arc<Inner>);
+
+impl fmt::Debug for Subagents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subagents")
+            .field("settings", &self.0.settings)
+            .field("resident", &self.activations().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Subagents {
+    /// A service without providers.
+    #[must_use]
+    pub fn new(host: AgentHost, settings: SubagentSettings) -> Self {
+        Self(Arc::new(Inner {
+            host,
+            settings,
+            limit: TreeLimit::new(settings.max_live_children),
+            providers: Mutex::default(),
+            activations: Mutex::default(),
+            resuming: tokio::sync::Mutex::default(),
+            work: OnceLock::new(),
+        }))
+    }
+
+    /// The limits and times.
+    #[must_use]
+    pub fn settings(&self) -> &SubagentSettings {
+        &self.0.settings
+    }
+
+    /// What the agents of this runtime share.
+    #[must_use]
+    pub fn host(&self) -> &AgentHost {
+        &self.0.host
+    }
+
+    /// Says what agents start besides subagents. Only the first call counts.
+    pub fn set_live_work(&self, work: Arc<dyn LiveWork>) {
+        let _ = self.0.work.set(work);
+    }
+
+    pub(crate) fn work(&self) -> &dyn LiveWork {
+        self.0.work.get().map_or(&NoWork, AsRef::as_ref)
+    }
+
+    /// Registers a provider under its name. False when the name is taken.
+    pub fn register(&self, provider: Arc<dyn Provider>) -> bool {
+        let mut providers = self
+            .0
+            .providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let name = provider.name().to_owned();
+        if providers.contains_key(&name) {
+            return false;
+        }
+        providers.insert(name, provider);
+        true
+    }
+
+    /// The capabilities of the provider of this name.
+    #[must_use]
+    pub fn capabilities(&self, provider: &str) -> Option<Capabilities> {
+        self.provider(provider)
+            .ok()
+            .map(|provider| provider.capabilities())
+    }
+
+    pub(crate) fn provider(&self, name: &str) -> Result<Arc<dyn Provider>, StartError> {
+        let providers = self
+            .0
+            .providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        providers
+            .get(name)
+            .cloned()
+            .ok_or_else(|| StartError::NoProvider(name.to_owned()))
+    }
+
+    fn activations(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Activation>>> {
+        self.0
+            .activations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn activation(&self, child: &AgentId) -> Option<Arc<Activation>> {
+        self.activations().get(child).cloned()
+    }
+
+    pub(crate) fn enter(&self, activation: &Arc<Activation>) {
+        self.activations()
+            .insert(activation.child().id().clone(), Arc::clone(activation));
+    }
+
+    pub(crate) fn leave(&self, activation: &Arc<Activation>) {
+        let mut activations = self.activations();
+        let id = activation.child().id();
+        if activations
+            .get(id)
+            .is_some_and(|present| Arc::ptr_eq(present, activation))
+        {
+            activations.remove(id);
+        }
+    }
+
+    /// Whether a child at `depth` may be started.
+    pub(crate) fn check_depth(&self, parent: &Agent) -> Result<(), StartError> {
+        let max_depth = self.0.settings.max_depth;
+        let depth = parent.depth().saturating_add(1);
+        if depth > max_depth {
+            return Err(StartError::TooDeep { depth, max_depth });
+        }
+        Ok(())
+    }
+}
