@@ -1,3 +1,24 @@
 //! Delegation for agent programs: the facade over the Offshoot crates.
+//!
+//! A [`Runtime`] puts the parts together; each part is a crate of its own and can be replaced.
 
 pub mod config;
+mod runtime;
+
+#[doc(inline)]
+pub use offshoot_agent as agent;
+#[doc(inline)]
+pub use offshoot_core as core;
+#[doc(inline)]
+pub use offshoot_inprocess as inprocess;
+#[doc(inline)]
+pub use offshoot_loop as driver;
+#[doc(inline)]
+pub use offshoot_shell as shell;
+#[doc(inline)]
+pub use offshoot_subagent as subagent;
+#[doc(inline)]
+pub use offshoot_task as task;
+#[doc(inline)]
+pub use offshoot_tools as tools;
+pub use runtime::{Runtime, RuntimeBuilder};

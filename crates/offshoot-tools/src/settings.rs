@@ -1,0 +1,110 @@
+//! How the tools behave.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use offshoot_agent::ToolFilter;
+use offshoot_subagent::Mode;
+
+/// How the tools behave.
+#[derive(Clone, Debug, Default)]
+pub struct ToolsSettings {
+    /// Of `task_output`, and the bounds of results.
+    pub task_output: TaskOutputSettings,
+    /// Of `bash`; without it there is no such tool.
+    pub bash: Option<BashSettings>,
+    /// Of completion notices.
+    pub notices: NoticeSettings,
+    /// One delegation tool each.
+    pub subagents: Vec<SubagentToolSettings>,
+}
+
+/// How `task_output` behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOutputSettings {
+    /// How long a wait takes when the call does not say. Default 30 s.
+    pub wait_timeout: Duration,
+    /// The longest wait; a longer one is cut to it. Default 10 min.
+    pub max_wait_timeout: Duration,
+    /// The most bytes of a result; the end is kept. Default 32 KiB.
+    pub max_bytes: usize,
+}
+
+impl Default for TaskOutputSettings {
+    fn default() -> Self {
+        Self {
+            wait_timeout: Duration::from_secs(30),
+            max_wait_timeout: Duration::from_secs(600),
+            max_bytes: 32 * 1024,
+        }
+    }
+}
+
+/// How `bash` behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BashSettings {
+    /// Whether a command may run in the background.
+    pub background: bool,
+    /// How long a foreground call waits for its command. Default 2 min.
+    pub timeout: Duration,
+    /// Where commands run; the process's own folder when absent.
+    pub cwd: Option<PathBuf>,
+}
+
+impl Default for BashSettings {
+    fn default() -> Self {
+        Self {
+            background: true,
+            timeout: Duration::from_secs(120),
+            cwd: None,
+        }
+    }
+}
+
+/// How completion notices behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticeSettings {
+    /// Whether a task's notice wakes an idle owner.
+    pub wake: bool,
+    /// The largest output that is put into the notice itself, in bytes. Default 4 KiB.
+    pub inline_bytes: usize,
+}
+
+impl Default for NoticeSettings {
+    fn default() -> Self {
+        Self {
+            wake: true,
+            inline_bytes: 4096,
+        }
+    }
+}
+
+/// One delegation tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubagentToolSettings {
+    /// What the model calls it. Default `subagent`.
+    pub tool_name: String,
+    /// The provider's name. Default `spawn`.
+    pub provider: String,
+    /// What a background call starts. Default continuable.
+    pub mode: Mode,
+    /// Whether a call may run in the background.
+    pub background: bool,
+    /// Who its children are.
+    pub persona: Option<String>,
+    /// Which of their parent's tools its children see.
+    pub tool_filter: Option<ToolFilter>,
+}
+
+impl Default for SubagentToolSettings {
+    fn default() -> Self {
+        Self {
+            tool_name: "subagent".to_owned(),
+            provider: "spawn".to_owned(),
+            mode: Mode::Continuable,
+            background: true,
+            persona: None,
+            tool_filter: None,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Everything that agents of one program share, put together.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use offshoot_agent::{
+    Agent, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub, MemoryStore,
+    OpenError, Pending, Prompt, PromptSection, SessionStore, Tool, ToolSet, TurnDriver,
+};
+use offshoot_inprocess::{Fork, Spawn};
+use offshoot_loop::{LoopSettings, Model, ModelLoop};
+use offshoot_subagent::{Mode, Provider, SubagentSettings, Subagents};
+use offshoot_task::{TaskConfig, TaskRegistry};
+use offshoot_tools::{
+    BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, Toolbox, ToolsSettings,
+};
+
+use crate::config::{BackgroundMode, Config, Delivery};
+
+/// Puts a [`Runtime`] together. Every part has a default but the driver.
+pub struct RuntimeBuilder {
+    config: Config,
+    store: Arc<dyn SessionStore>,
+    tools: Vec<Arc<dyn Tool>>,
+    sections: Vec<PromptSection>,
+    providers: Vec<Arc<dyn Provider>>,
+    cwd: Option<PathBuf>,
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    /// Where sessions live; in memory by default.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Adds a tool of the program's own. One with the name of a built-in takes its place.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds a section to the system prompt.
+    #[must_use]
+    pub fn section(mut self, section: PromptSection) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// Adds a subagent provider beside `spawn` and `fork`.
+    #[must_use]
+    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Where shell commands run; the process's own folder by default.
+    #[must_use]
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// A runtime whose agents ask `model`.
+    #[must_use]
+    pub fn model(self, model: Arc<dyn Model>) -> Runtime {
+        let max_parallel_tools = self.config.limits.max_parallel_tools;
+        let driver = ModelLoop::new(model, LoopSettings { max_parallel_tools });
+        self.driver(Arc::new(driver))
+    }
+
+    /// A runtime whose agents' steps are done by `driver`.
+    #[must_use]
+    pub fn driver(self, driver: Arc<dyn TurnDriver>) -> Runtime {
+        let config = &self.config;
+        let host = AgentHost::new(self.store, agent_settings(config));
+        let tasks = TaskRegistry::new(task_config(config));
+        let subagents = Subagents::new(host.clone(), subagent_settings(config));
+        subagents.register(Arc::new(Spawn));
+        subagents.register(Arc::new(Fork));
+        for provider in self.providers {
+            if !subagents.register(Arc::clone(&provider)) {
+                tracing::warn!(
+                    provider = provider.name(),
+                    "a provider of this name is registered"
+                );
+            }
+        }
+        let toolbox = Toolbox::install(&tasks, &subagents, tools_settings(config, self.cwd));
+        let tools = ToolSet::new(toolbox.tools.iter().cloned().chain(self.tools));
+        let prompt = Prompt::new(toolbox.sections.iter().cloned().chain(self.sections));
+        let kit = AgentKit {
+            driver,
+            tools,
+            prompt,
+        };
+        Runtime {
+            host,
+            tasks,
+            subagents,
+            kit,
+            toolbox,
+        }
+    }
+}
+
+/// The agents of one program: their sessions, tasks, subagents and tools.
+#[derive(Debug)]
+pub struct Runtime {
+    host: AgentHost,
+    tasks: TaskRegistry,
+    subagents: Subagents,
+    kit: AgentKit,
+    toolbox: Toolbox,
+}
+
+impl Runtime {
+    /// Begins to put a runtime together.
+    #[must_use]
+    pub fn builder(config: Config) -> RuntimeBuilder {
+        RuntimeBuilder {
+            config,
+            store: Arc::new(MemoryStore::default()),
+            tools: Vec::new(),
+            sections: Vec::new(),
+            providers: Vec::new(),
+            cwd: None,
+        }
+    }
+
+    /// Makes a root agent and lets it run: it waits for its first message.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] when its session cannot be made.
+    pub fn create_root(&self) -> Result<Agent, OpenError> {
+        let agent = Agent::create(&self.host, None, AgentSpec::root(self.kit.clone()))?;
+        agent.start();
+        Ok(agent)
+    }
+
+    /// Goes on with a stored root session. It is told of what its last process left behind, and what
+    /// waits runs at once.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] when the session is not there, is open elsewhere, or cannot be read.
+    pub fn resume_root(&self, id: &AgentId) -> Result<Agent, OpenError> {
+        let kit = self.kit.clone();
+        let agent = Agent::resume(&self.host, None, id, serde_json::Map::new(), kit)?;
+        self.subagents.recover(&agent);
+        agent.start();
+        Ok(agent)
+    }
+
+    /// Ends a root agent with everything below it, within the teardown grace. What waits stays in
+    /// the sessions.
+    pub fn close(&self, root: &Agent) -> impl Future<Output = ()> + Send + 'static {
+        let closing = root.close(Pending::Keep);
+        async move {
+            closing.await;
+        }
+    }
+
+    /// The background tasks.
+    #[must_use]
+    pub fn tasks(&self) -> &TaskRegistry {
+        &self.tasks
+    }
+
+    /// The delegation service.
+    #[must_use]
+    pub fn subagents(&self) -> &Subagents {
+        &self.subagents
+    }
+
+    /// What the agents share.
+    #[must_use]
+    pub fn host(&self) -> &AgentHost {
+        &self.host
+    }
+
+    /// Every event of every session.
+    #[must_use]
+    pub fn events(&self) -> &EventHub {
+        &self.host.hub
+    }
+
+    /// What a root agent works with.
+    #[must_use]
+    pub fn kit(&self) -> &AgentKit {
+        &self.kit
+    }
+
+    /// The built-in tools.
+    #[must_use]
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+}
+
+fn agent_settings(config: &Config) -> AgentSettings {
+    AgentSettings {
+        max_wake_chain: config.notices.max_wake_chain.into(),
+        max_steps_per_turn: config.limits.max_steps_per_turn.into(),
+        cancel_grace: Duration::from_millis(config.tasks.teardown_grace_ms),
+        ..AgentSettings::default()
+    }
+}
+
+fn task_config(config: &Config) -> TaskConfig {
+    TaskConfig {
+        max_live_per_owner: config.tasks.max_live_per_owner,
+        teardown_grace: Duration::from_millis(config.tasks.teardown_grace_ms),
+        retain_finished: config.tasks.retain_finished,
+        ..TaskConfig::default()
+    }
+}
+
+fn subagent_settings(config: &Config) -> SubagentSettings {
+    SubagentSettings {
+        max_depth: config.limits.max_depth,
+        max_live_children: config.limits.max_live_children,
+        waiting_after: Duration::from_millis(config.notices.waiting_after_ms),
+    }
+}
+
+/// The settings of the tools that a configuration asks for.
+pub(crate) fn tools_settings(config: &Config, cwd: Option<PathBuf>) -> ToolsSettings {
+    let tools = &config.tools;
+    let subagents = config.subagent.iter().map(|entry| SubagentToolSettings {
+        tool_name: entry.tool_name.clone(),
+        provider: entry.provider.clone(),
+        mode: match entry.background_mode {
+            BackgroundMode::Continuable => Mode::Continuable,
+            BackgroundMode::OneShot => Mode::OneShot,
+        },
+        background: entry.enable_run_in_background,
+        persona: entry.persona.clone(),
+        tool_filter: entry
+            .tool_filter
+            .as_ref()
+            .map(|filter| offshoot_agent::ToolFilter {
+                allow: filter.allow.clone(),
+                deny: filter.deny.clone(),
+            }),
+    });
+    ToolsSettings {
+        task_output: TaskOutputSettings {
+            wait_timeout: Duration::from_millis(tools.task_output.wait_timeout_ms),
+            max_wait_timeout: Duration::from_millis(tools.task_output.max_wait_timeout_ms),
+            max_bytes: tools.task_output.max_bytes,
+        },
+        bash: tools.bash.enabled.then(|| BashSettings {
+            background: tools.bash.enable_run_in_background,
+            timeout: Duration::from_millis(tools.bash.timeout_ms),
+            cwd,
+        }),
+        notices: NoticeSettings {
+            wake: config.notices.delivery == Delivery::Wakeup,
+            inline_bytes: config.notices.inline_bytes,
+        },
+        subagents: subagents.collect(),
+    }
+}
