@@ -71,6 +71,9 @@ pub enum AppendError {
         /// Where it ends.
         found: u64,
     },
+    /// The log could not give an event back as it is: the reason.
+    #[error("the event cannot be stored: {0}")]
+    Unstorable(&'static str),
     /// The medium failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -35,6 +35,8 @@ pub(crate) struct Activation {
     run: RunRecord,
     ties: Mutex<Option<Ties>>,
     settled: watch::Sender<bool>,
+    /// The turn after which the child was interrupted while it only waited.
+    interrupted_after: Mutex<Option<u64>>,
 }
 
 impl Activation {
@@ -51,6 +53,24 @@ impl Activation {
         let mut settled = self.settled.subscribe();
         // An error means that the activation is gone, which it is only after it settled.
         let _ = settled.wait_for(|settled| *settled).await;
+    }
+
+    /// The child's turn had ended and it was told to wait no longer.
+    pub(crate) fn note_interrupt(&self) {
+        let turn = self.child.with_projection(|p| p.turn());
+        *self
+            .interrupted_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(turn);
+    }
+
+    fn was_interrupted(&self) -> bool {
+        let turn = self.child.with_projection(|p| p.turn());
+        let after = self
+            .interrupted_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *after == Some(turn)
     }
 
     fn ties(&self) -> std::sync::MutexGuard<'_, Option<Ties>> {
@@ -78,6 +98,7 @@ impl Subagents {
                 cleanup: None,
             })),
             settled: watch::Sender::new(false),
+            interrupted_after: Mutex::default(),
         });
         let closing = Arc::clone(&activation);
         let name = format!("subagent {}", activation.child.id());
@@ -154,7 +175,10 @@ impl Subagents {
     async fn settle(&self, activation: &Arc<Activation>) {
         let child = &activation.child;
         let report = child.close(Pending::Keep).await;
-        let settlement = conclude(child, &report);
+        let mut settlement = conclude(child, &report);
+        if settlement.outcome == Outcome::Completed && activation.was_interrupted() {
+            settlement.outcome = Outcome::Aborted;
+        }
         tracing::info!(
             child = %child.id(),
             run = %activation.run.run_id,
@@ -213,13 +237,15 @@ pub(crate) fn tell_parent(
     announce: bool,
 ) {
     parent.add_subtree_usage(settlement.usage.total());
-    if let Err(error) = parent.record(run.settled(settlement.outcome, settlement.usage)) {
+    let fact = run.settled(settlement.outcome, settlement.usage);
+    let told = if announce {
+        parent
+            .notify_with(vec![fact], settlement.message(run), true)
+            .map(drop)
+    } else {
+        parent.record(fact)
+    };
+    if let Err(error) = told {
         tracing::warn!(child = %run.child, %error, "a settlement could not be recorded");
-    }
-    if !announce {
-        return;
-    }
-    if let Err(error) = parent.notify(settlement.message(run), true) {
-        tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
     }
 }

@@ -263,6 +263,7 @@ impl Subagents {
         };
         let child = activation.child();
         if !child.cancel(CancelCause::Interrupt, Pending::Keep) {
+            activation.note_interrupt();
             self.work().stop(child, "interrupted");
         }
         Ok(())

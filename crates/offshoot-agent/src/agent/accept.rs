@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::state::{Phase, Running, State};
 use super::{Agent, CancelCause, Pending, drive};
-use crate::{AppendError, Event, Message, MessageId, Target};
+use crate::{AppendError, CallId, Event, Message, MessageId, Target};
 
 /// A message was refused: nothing was appended.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,9 @@ pub enum SendError {
     /// Too much waits already.
     #[error("the inbox is full: {0} messages wait")]
     Full(usize),
+    /// No open call of the step is answered or begun by it.
+    #[error("the step has no open call {0}")]
+    Unpaired(CallId),
     /// The log could not be written.
     #[error("the session log could not be written: {0}")]
     Log(#[from] AppendError),
@@ -37,6 +40,8 @@ impl SendError {
             Self::Closed => "AGENT_CLOSED",
             Self::Duplicate(_) => "DUPLICATE_MESSAGE",
             Self::Full(_) => "INBOX_FULL",
+            Self::Unpaired(_) => "UNPAIRED_CALL",
+            Self::Log(AppendError::Unstorable(_)) => "UNSTORABLE",
             Self::Log(_) => "LOG_FAILED",
         }
     }
@@ -129,17 +134,39 @@ impl Agent {
     ///
     /// [`SendError`] when the agent has closed or the log cannot be written.
     pub fn notify(&self, message: Message, wake: bool) -> Result<Delivered, SendError> {
-        self.accept(
-            message,
-            &Mode {
-                target: Target::NextStep,
-                wake,
-                notice: true,
-            },
-        )
+        self.notify_with(Vec::new(), message, wake)
+    }
+
+    /// As [`notify`](Self::notify), after events of a crate above, all in one append: a process that
+    /// dies in between cannot leave the fact without its notice.
+    ///
+    /// # Errors
+    ///
+    /// As [`notify`](Self::notify); nothing is appended then.
+    pub fn notify_with(
+        &self,
+        facts: Vec<crate::Extension>,
+        message: Message,
+        wake: bool,
+    ) -> Result<Delivered, SendError> {
+        let mode = Mode {
+            target: Target::NextStep,
+            wake,
+            notice: true,
+        };
+        self.accept_after(facts, message, &mode)
     }
 
     fn accept(&self, message: Message, mode: &Mode) -> Result<Delivered, SendError> {
+        self.accept_after(Vec::new(), message, mode)
+    }
+
+    fn accept_after(
+        &self,
+        facts: Vec<crate::Extension>,
+        message: Message,
+        mode: &Mode,
+    ) -> Result<Delivered, SendError> {
         self.commit(|state, inner| {
             if state.closed {
                 return Err(SendError::Closed);
@@ -174,14 +201,13 @@ impl Agent {
                 Phase::Idle if wake => Placement::TurnStarted,
                 Phase::Idle | Phase::Preparing => Placement::Parked,
             };
-            state.append(
-                inner,
-                vec![Event::InboxInserted {
-                    target,
-                    wake,
-                    message,
-                }],
-            )?;
+            let mut events: Vec<_> = facts.into_iter().map(Event::Extension).collect();
+            events.push(Event::InboxInserted {
+                target,
+                wake,
+                message,
+            });
+            state.append(inner, events)?;
             state.stopped_by_user &= !by_user;
             if latch && let Some(running) = state.running() {
                 running.latched.push(message_id.clone());

@@ -69,9 +69,13 @@ impl Agent {
     pub fn close(
         &self,
         pending: Pending,
-    ) -> impl Future<Output = Arc<CloseReport>> + Send + 'static {
+    ) -> impl Future<Output = Arc<CloseReport>> + Send + 'static + use<> {
         self.begin_close(pending);
-        self.scope().close()
+        // Closing runs as a task; the caller may be on a thread of its own.
+        let _runtime = self.0.runtime.enter();
+        let scope = self.scope().clone();
+        drop(scope.close());
+        async move { scope.close().await }
     }
 
     /// Waits until the agent begins to close. Dropping the future has no effect.

@@ -27,6 +27,9 @@ pub enum OpenError {
     /// The session's log has no beginning.
     #[error("session {0} has no beginning")]
     Empty(AgentId),
+    /// What the session should begin with is not the whole past of another one.
+    #[error("a session cannot begin with this past: {0}")]
+    BadSeed(&'static str),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
