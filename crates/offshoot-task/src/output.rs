@@ -6,6 +6,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use crate::waker_set::{WakerKey, WakerSet};
 
 // Invariants
 // 1. `text` ends at offset `end`; the kept window is its longest suffix that has at most `limit`
@@ -15,6 +18,8 @@ struct Window {
     text: String,
     end: u64,
     limit: usize,
+    /// Those who wait for more.
+    wakers: WakerSet,
 }
 
 impl Window {
@@ -114,6 +119,7 @@ impl OutputBuffer {
                 text: String::new(),
                 end: 0,
                 limit: window,
+                wakers: WakerSet::default(),
             }),
             end: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
@@ -144,6 +150,57 @@ impl OutputBuffer {
     pub fn read_at(&self, offset: u64) -> OutputSlice {
         self.0.window().slice(offset)
     }
+
+    /// Waits until more than `offset` bytes were written in all. It does not end when the writers
+    /// do: wait for the task as well. Dropping the future has no effect.
+    pub async fn grown_past(&self, offset: u64) {
+        let mut reader = WaitingReader {
+            shared: &self.0,
+            place: None,
+        };
+        std::future::poll_fn(|cx| reader.poll(offset, cx)).await;
+    }
+}
+
+/// A place among those who wait for more, given back by the drop.
+struct WaitingReader<'a> {
+    shared: &'a Shared,
+    /// Valid until the next write, which empties the set: that is, while `end` is what it was.
+    place: Option<(WakerKey, u64)>,
+}
+
+impl WaitingReader<'_> {
+    fn poll(&mut self, offset: u64, cx: &Context<'_>) -> Poll<()> {
+        self.leave();
+        let mut window = self.shared.window();
+        let ready = window.end > offset;
+        if !ready {
+            self.place = Some((window.wakers.insert(cx), window.end));
+        }
+        drop(window);
+        if ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn leave(&mut self) {
+        let Some((place, end)) = self.place.take() else {
+            return;
+        };
+        let old = {
+            let mut window = self.shared.window();
+            (window.end == end).then(|| window.wakers.remove(place))
+        };
+        drop(old);
+    }
+}
+
+impl Drop for WaitingReader<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 /// Writes to an [`OutputBuffer`].
@@ -157,10 +214,14 @@ impl OutputWriter {
             return;
         }
         let shared = &*self.0.0;
-        let mut window = shared.window();
-        window.write(text);
-        // Under the lock, so that it never goes back.
-        shared.end.store(window.end, Ordering::Release);
+        let wakers = {
+            let mut window = shared.window();
+            window.write(text);
+            // Under the lock, so that it never goes back.
+            shared.end.store(window.end, Ordering::Release);
+            window.wakers.take()
+        };
+        wakers.wake_all();
     }
 
     /// Counts bytes that were not text and were written as U+FFFD.
@@ -234,6 +295,23 @@ mod tests {
         }
         assert_eq!(seen, "o1\ne1\no2\ne2\n");
         assert_eq!(buffer.read_at(0).text, seen);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_gives_up_takes_no_other_readers_place() {
+        let buffer = OutputBuffer::new(16);
+        let mut gone = Box::pin(buffer.grown_past(5));
+        assert!(futures::poll!(&mut gone).is_pending());
+        // The write empties the set: the place of `gone` is stale, and the next reader gets its like.
+        buffer.writer().write("abc");
+        let reader = tokio::spawn({
+            let buffer = buffer.clone();
+            async move { buffer.grown_past(3).await }
+        });
+        tokio::task::yield_now().await;
+        drop(gone);
+        buffer.writer().write("d");
+        reader.await.unwrap();
     }
 
     #[test]

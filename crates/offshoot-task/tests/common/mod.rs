@@ -73,7 +73,7 @@ pub(crate) fn start_obedient(registry: &TaskRegistry, owner: &Scope) -> TaskId {
 }
 
 /// Waits for the end and commits it.
-pub async fn wait(registry: &TaskRegistry, owner: &Scope, id: &TaskId) -> TaskSnapshot {
+pub(crate) async fn wait(registry: &TaskRegistry, owner: &Scope, id: &TaskId) -> TaskSnapshot {
     let waited = registry.wait(owner.id(), id, Duration::MAX).await.unwrap();
     let snapshot = waited.snapshot().clone();
     waited.commit();
