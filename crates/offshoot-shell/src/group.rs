@@ -22,6 +22,8 @@ pub(crate) struct Group {
     leader: Option<Pid>,
     id: Pid,
     exits: tokio::signal::unix::Signal,
+    #[cfg(test)]
+    pub(crate) sent: usize,
 }
 
 impl Group {
@@ -45,6 +47,8 @@ impl Group {
             leader: Some(id),
             id,
             exits,
+            #[cfg(test)]
+            sent: 0,
         })
     }
 
@@ -76,8 +80,12 @@ impl Group {
     }
 
     /// Sends `signal` to every member, unless the leader was reaped.
-    pub(crate) fn send(&self, signal: Signal) {
+    pub(crate) fn send(&mut self, signal: Signal) {
         if self.leader.is_some() {
+            #[cfg(test)]
+            {
+                self.sent += 1;
+            }
             // The only error left is that no member may be signalled; the group is then found alive.
             let _ = kill_process_group(self.id, signal);
         }

@@ -238,3 +238,22 @@ impl ShellRun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn b056_nothing_is_signalled_after_the_command_has_ended() {
+        let config = ShellConfig::default();
+        let mut run = ShellRun::spawn(&ShellCommand::new("exit 0"), &config).unwrap();
+        let outcome = run.wait().await;
+        // The one signal clears the group, while the unreaped leader still keeps its id.
+        assert_eq!(run.group.sent, 1);
+        assert_eq!(run.stop().await, outcome);
+        run.request_stop();
+        run.group.send(Signal::KILL);
+        assert_eq!(run.group.sent, 1);
+        assert!(!outcome.stopped);
+    }
+}
