@@ -128,6 +128,15 @@ impl EventHub {
         }
     }
 
+    /// Hands out an event that is in no log, after everything committed so far. For a host that has
+    /// something of its own to say in the stream, such as an input that could not be delivered.
+    pub fn announce(&self, record: EventRecord) {
+        if self.has_observers() {
+            self.enqueue([record]);
+            self.dispatch();
+        }
+    }
+
     pub(crate) fn has_observers(&self) -> bool {
         self.0.observers.load(Ordering::Acquire) > 0
     }
