@@ -1,7 +1,26 @@
 //! The tools that a model delegates with, their prompt sections, and the notices that tell an agent
 //! how its background work ended.
+//!
+//! - [`Toolbox`]: all of them over one task registry and one delegation service.
+//! - Arguments are read leniently and schemas are written strictly: see [`arguments`] and [`schema`].
+//! - Every text that a model reads is written in this crate, from typed values and errors.
 
+pub mod arguments;
+mod bash;
+mod fit;
+mod interrupt_agent;
+mod list_agents;
+mod notices;
+mod refusal;
+pub mod schema;
+mod sections;
+mod send_message;
 mod settings;
+mod subagent;
+mod task_kill;
+mod task_list;
+mod task_output;
+mod task_view;
 mod toolbox;
 
 pub use settings::{

@@ -1,31 +1,76 @@
 //! All tools of one runtime.
 
-use offshoot_agent::{PromptSection, ToolSet};
+use std::fmt;
+use std::sync::Arc;
+
+use offshoot_agent::{PromptSection, Tool, ToolSet};
 use offshoot_subagent::Subagents;
-use offshoot_task::TaskRegistry;
+use offshoot_task::{ObserverHandle, TaskRegistry};
 
-use crate::ToolsSettings;
+use crate::bash::Bash;
+use crate::interrupt_agent::InterruptAgent;
+use crate::list_agents::ListAgents;
+use crate::notices::{RegistryWork, TaskNotices};
+use crate::send_message::SendMessage;
+use crate::subagent::SubagentTool;
+use crate::task_kill::TaskKill;
+use crate::task_list::TaskList;
+use crate::task_output::TaskOutput;
+use crate::{ToolsSettings, sections};
 
-/// The tools of one runtime with what keeps them working. Dropping it stops the notices.
-#[derive(Debug)]
+/// The tools of one runtime, with what keeps them working. Dropping it stops the notices.
 pub struct Toolbox {
     /// The tools, in the order in which models are shown them.
     pub tools: ToolSet,
     /// What the system prompt says about them.
     pub sections: Vec<PromptSection>,
+    _notices: ObserverHandle,
+}
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbox")
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Toolbox {
-    /// Makes the tools over a registry and a delegation service, and begins to deliver notices.
+    /// Makes the tools over a registry and a delegation service, and begins to deliver notices to
+    /// the agents of that service's host.
     #[must_use]
-    pub fn install(
-        _tasks: &TaskRegistry,
-        _subagents: &Subagents,
-        _settings: ToolsSettings,
-    ) -> Self {
+    pub fn install(tasks: &TaskRegistry, subagents: &Subagents, settings: ToolsSettings) -> Self {
+        let max_bytes = settings.task_output.max_bytes;
+        let sections = sections::all(&settings);
+        let wake = settings.notices.wake;
+        subagents.set_live_work(Arc::new(RegistryWork {
+            tasks: tasks.clone(),
+            wake,
+        }));
+        let agents = subagents.host().agents.clone();
+        let notices = TaskNotices::new(agents, tasks.clone(), settings.notices);
+        let notices = tasks.observe(Arc::new(notices));
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        for tool in settings.subagents {
+            let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, max_bytes);
+            tools.push(Arc::new(tool));
+        }
+        tools.push(Arc::new(SendMessage::new(subagents.clone())));
+        tools.push(Arc::new(InterruptAgent::new(subagents.clone())));
+        tools.push(Arc::new(ListAgents::new(subagents.clone(), max_bytes)));
+        tools.push(Arc::new(TaskOutput::new(
+            tasks.clone(),
+            settings.task_output,
+        )));
+        tools.push(Arc::new(TaskList::new(tasks.clone(), max_bytes)));
+        tools.push(Arc::new(TaskKill::new(tasks.clone())));
+        if let Some(bash) = settings.bash {
+            tools.push(Arc::new(Bash::new(tasks.clone(), bash, max_bytes)));
+        }
         Self {
-            tools: ToolSet::default(),
-            sections: Vec::new(),
+            tools: ToolSet::new(tools),
+            sections,
+            _notices: notices,
         }
     }
 }

@@ -1,0 +1,244 @@
+//! `bash`: a shell command, waited for or in the background.
+
+use std::time::Duration;
+
+use crate::refusal::{Refusal, answer};
+use futures::future::BoxFuture;
+use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_shell::{ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, start_shell};
+use offshoot_task::{OutputBuffer, StartError, TaskId, TaskOutcome, TaskRegistry};
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use crate::arguments::Arguments;
+use crate::fit::{Body, fit};
+use crate::{BashSettings, schema};
+
+/// The arguments of `bash`.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "describes the schema; arguments are read leniently"
+)]
+struct BashArguments {
+    /// The command line, as for sh -c.
+    command: String,
+    /// What the command does, in a few words.
+    #[schemars(with = "String", default)]
+    description: Option<String>,
+    /// Start the command in the background and return its task id at once.
+    #[schemars(with = "bool", default)]
+    run_in_background: Option<bool>,
+    /// In milliseconds. Waited for: how long to wait before the command goes on as a background task.
+    /// In the background: when the command is stopped.
+    #[schemars(with = "u64", default)]
+    timeout_ms: Option<u64>,
+}
+
+const BACKGROUND: &str = "run_in_background";
+
+const DESCRIPTION: &str = "Run a shell command and return what it wrote, with its exit code on the \
+last line. Standard input is empty. A command that takes longer than timeout_ms goes on as a \
+background task whose id is returned. With run_in_background the task id is returned at once, you go \
+on working, and you are told when the command has ended.";
+
+const DESCRIPTION_FOREGROUND: &str = "Run a shell command and return what it wrote, with its exit \
+code on the last line. Standard input is empty. A command that takes longer than timeout_ms is \
+stopped.";
+
+const TIMEOUT_FOREGROUND: &str = "How long the command may take, in milliseconds.";
+
+pub(crate) struct Bash {
+    tasks: TaskRegistry,
+    settings: BashSettings,
+    max_bytes: usize,
+    shell: ShellConfig,
+    schema: Value,
+}
+
+impl Bash {
+    pub(crate) const NAME: &'static str = "bash";
+
+    pub(crate) fn new(tasks: TaskRegistry, settings: BashSettings, max_bytes: usize) -> Self {
+        let mut schema = schema::of::<BashArguments>();
+        if !settings.background {
+            schema = schema::without(schema, BACKGROUND);
+            schema = schema::describe(schema, "timeout_ms", TIMEOUT_FOREGROUND);
+        }
+        Self {
+            tasks,
+            settings,
+            max_bytes,
+            shell: ShellConfig::default(),
+            schema,
+        }
+    }
+
+    async fn run(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let args = Arguments::new(&call.args);
+        let line = args.text("command", "a command line")?;
+        let label = args.optional_text("description", "a text")?;
+        let background = args.optional_flag(BACKGROUND)?.unwrap_or(false);
+        let timeout = args.optional_millis("timeout_ms")?;
+        if background && !self.settings.background {
+            let message = "background commands are disabled here; leave run_in_background out";
+            return Err(Refusal::new("BACKGROUND_DISABLED", message));
+        }
+        if call.cancel.is_cancelled() {
+            return Err(Refusal::new(
+                "ABORTED_BEFORE_DISPATCH",
+                "aborted before it started",
+            ));
+        }
+        let mut command = ShellCommand::new(line);
+        if let Some(cwd) = &self.settings.cwd {
+            command = command.cwd(cwd);
+        }
+        let task = ShellTask {
+            label: label.map(str::to_owned),
+            generation: call.generation,
+            deadline: timeout.filter(|_| background),
+        };
+        if background {
+            let scope = call.agent.scope();
+            let id = start_shell(&self.tasks, scope, &command, &task, &self.shell)?;
+            return Ok(started(&id));
+        }
+        self.wait(
+            &call,
+            &command,
+            &task,
+            timeout.unwrap_or(self.settings.timeout),
+        )
+        .await
+    }
+
+    /// Waits for the command; past the time it goes on as a task.
+    async fn wait(
+        &self,
+        call: &ToolCall,
+        command: &ShellCommand,
+        task: &ShellTask,
+        timeout: Duration,
+    ) -> Result<ToolOutput, Refusal> {
+        let mut run = ShellRun::spawn(command, &self.shell)
+            .map_err(|error| Refusal::new("SPAWN_FAILED", error))?;
+        let output = run.output();
+        let ended = tokio::select! {
+            biased;
+            outcome = run.wait() => Some(outcome),
+            () = call.cancel.cancelled() => {
+                let outcome = run.stop().await;
+                return Ok(self.answer(&output, outcome).into_error("ABORTED"));
+            }
+            () = tokio::time::sleep(timeout) => None,
+        };
+        if let Some(outcome) = ended {
+            return Ok(self.answer(&output, outcome));
+        }
+        let millis = timeout.as_millis();
+        if !self.settings.background {
+            let outcome = run.stop().await;
+            let what = format!("the command was stopped: it took longer than {millis} ms");
+            return Ok(self.failed(&output, outcome, "TIMEOUT", &what));
+        }
+        Ok(self.promote(call, command, task, run, millis))
+    }
+
+    /// Makes a task of a command that runs already.
+    fn promote(
+        &self,
+        call: &ToolCall,
+        command: &ShellCommand,
+        task: &ShellTask,
+        run: ShellRun,
+        millis: u128,
+    ) -> ToolOutput {
+        let output = run.output();
+        let spec = task.spec(command).stream(output.clone());
+        let scope = call.agent.scope();
+        let begun = self
+            .tasks
+            .start(scope, spec, |context| Ok(run.into_task(context)));
+        match begun {
+            Ok(id) => {
+                let text = format!(
+                    "the command is still running after {millis} ms; it goes on as background task {id}"
+                );
+                ToolOutput::text(text)
+                    .with_value(json!({ "kind": "promoted", "task_id": id.to_string() }))
+            }
+            // The run was dropped with the refused start, and its processes with it.
+            Err(error) => self.not_promoted(&output, &error, millis),
+        }
+    }
+
+    fn not_promoted(&self, output: &OutputBuffer, error: &StartError, millis: u128) -> ToolOutput {
+        let what = format!(
+            "[the command was stopped: it took longer than {millis} ms and could not go on in the background: {error}]"
+        );
+        ToolOutput::text(self.fit(output, &what)).into_error(error.code())
+    }
+
+    fn fit(&self, output: &OutputBuffer, last: &str) -> String {
+        let slice = output.read_at(0);
+        let body = Body {
+            text: &slice.text,
+            gap: slice.gap,
+            replaced: output.replaced(),
+        };
+        fit(&body, "(no output)", last, self.max_bytes)
+    }
+
+    fn answer(&self, output: &OutputBuffer, outcome: ShellOutcome) -> ToolOutput {
+        let outcome = TaskOutcome::from(outcome);
+        let detail = outcome.detail().unwrap_or_default();
+        let last = format!("[status: {}, {detail}]", outcome.status().as_str());
+        let value = json!({
+            "kind": "foreground",
+            "status": outcome.status().as_str(),
+            "detail": detail,
+            "output": output.read_at(0).text,
+        });
+        ToolOutput::text(self.fit(output, &last)).with_value(value)
+    }
+
+    fn failed(
+        &self,
+        output: &OutputBuffer,
+        outcome: ShellOutcome,
+        code: &str,
+        what: &str,
+    ) -> ToolOutput {
+        let mut answer = self.answer(output, outcome).into_error(code);
+        answer.text = format!("Error: {what}\n{}", answer.text);
+        answer
+    }
+}
+
+fn started(id: &TaskId) -> ToolOutput {
+    ToolOutput::text(format!("started background task {id}"))
+        .with_value(json!({ "kind": "background", "task_id": id.to_string() }))
+}
+
+impl Tool for Bash {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn description(&self) -> &str {
+        if self.settings.background {
+            DESCRIPTION
+        } else {
+            DESCRIPTION_FOREGROUND
+        }
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move { answer(self.run(call).await) })
+    }
+}

@@ -1,0 +1,113 @@
+//! Results that fit their bound: what has to be cut is cut from the front, with a mark that says how
+//! much, and the last line always stays whole.
+
+use offshoot_core::text;
+
+/// What a result is made of.
+pub(crate) struct Body<'a> {
+    pub(crate) text: &'a str,
+    /// Bytes before `text` that are gone already.
+    pub(crate) gap: u64,
+    /// Bytes in `text` that were no text and were replaced.
+    pub(crate) replaced: u64,
+}
+
+/// `body`, then `last` on a line of its own, in at most `max` bytes: when they do not fit, the body's
+/// beginning goes, and a first line says how many bytes are missing. `empty` stands for an empty body.
+pub(crate) fn fit(body: &Body<'_>, empty: &str, last: &str, max: usize) -> String {
+    let note = match body.replaced {
+        0 => String::new(),
+        n => format!("[{n} bytes that are not UTF-8 were replaced]\n"),
+    };
+    let tail_part = format!("{note}{last}");
+    if tail_part.len() >= max {
+        return text::tail(last, max).to_owned();
+    }
+    let words = if body.text.is_empty() && body.gap == 0 {
+        empty
+    } else {
+        body.text
+    };
+    let words = words.strip_suffix('\n').unwrap_or(words);
+    // The mark's length depends on its number: room is kept for the longest one.
+    let room = max - tail_part.len();
+    let whole = mark(body.gap).len() + words.len() + 1;
+    let kept = if whole <= room {
+        words
+    } else {
+        let longest = mark(u64::MAX).len() + 1;
+        text::tail(words, room.saturating_sub(longest))
+    };
+    let missing = body.gap + (words.len() - kept.len()) as u64;
+    let mark = mark(missing);
+    if mark.len() + kept.len() + 1 > room {
+        return tail_part;
+    }
+    let newline = if kept.is_empty() { "" } else { "\n" };
+    format!("{mark}{kept}{newline}{tail_part}")
+}
+
+fn mark(missing: u64) -> String {
+    match missing {
+        0 => String::new(),
+        n => format!("[{n} bytes omitted]\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str) -> Body<'_> {
+        Body {
+            text,
+            gap: 0,
+            replaced: 0,
+        }
+    }
+
+    #[test]
+    fn a_body_that_fits_stays_whole_and_its_last_newline_is_not_doubled() {
+        assert_eq!(
+            fit(&body("a\n"), "-", "[status: running]", 100),
+            "a\n[status: running]"
+        );
+        assert_eq!(
+            fit(&body("a"), "-", "[status: running]", 100),
+            "a\n[status: running]"
+        );
+        assert_eq!(
+            fit(&body(""), "(no new output)", "[s]", 100),
+            "(no new output)\n[s]"
+        );
+    }
+
+    #[test]
+    fn b061_the_mark_says_exactly_how_much_is_missing() {
+        let text = "p".repeat(300_001);
+        let fitted = fit(&body(&text), "-", "[status: running]", 262_144);
+        let kept = fitted.matches('p').count();
+        assert!(fitted.len() <= 262_144);
+        assert!(fitted.starts_with(&format!("[{} bytes omitted]\n", 300_001 - kept)));
+    }
+
+    #[test]
+    fn b064_b068_every_bound_gives_text_within_it_and_the_last_line_while_it_fits() {
+        let words = "a界👩\u{200d}💻z".repeat(20);
+        for gap in [0, 7, u64::from(u32::MAX)] {
+            for max in 0..words.len() + 100 {
+                let body = Body {
+                    text: &words,
+                    gap,
+                    replaced: 0,
+                };
+                let fitted = fit(&body, "-", "[status: running]", max);
+                assert!(fitted.len() <= max, "{max}");
+                if max > "[status: running]".len() {
+                    assert!(fitted.ends_with("[status: running]"), "{max}");
+                }
+                assert!(!fitted.contains('\u{fffd}'));
+            }
+        }
+    }
+}

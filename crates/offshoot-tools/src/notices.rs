@@ -1,0 +1,303 @@
+//! What an agent's session says of its background tasks, and the notices that tell it of their ends.
+//!
+//! The registry announces every change of every task; this observer writes it into the session of the
+//! owner, an exact agent, and tells that agent of each end that nobody has shown it: exactly once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use offshoot_agent::{Agent, AgentRegistry, Extension, Message, MessageId, Projection, Source};
+use offshoot_core::text;
+use offshoot_subagent::LiveWork;
+use offshoot_task::{
+    StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
+};
+
+use crate::{NoticeSettings, task_view};
+
+const STARTED: &str = "task/started";
+const STOPPING: &str = "task/stopping";
+const SETTLED: &str = "task/settled";
+const LOST: &str = "lost in a restart";
+const SOURCE: &str = "task";
+const LABEL_BYTES: usize = 120;
+
+/// Writes tasks into their owners' sessions and tells the owners of their ends.
+pub(crate) struct TaskNotices {
+    agents: AgentRegistry,
+    tasks: TaskRegistry,
+    settings: NoticeSettings,
+    /// Notices that only point at an output: withdrawn when it is read before they are.
+    waiting: Mutex<HashMap<TaskId, MessageId>>,
+}
+
+impl TaskNotices {
+    pub(crate) fn new(
+        agents: AgentRegistry,
+        tasks: TaskRegistry,
+        settings: NoticeSettings,
+    ) -> Self {
+        Self {
+            agents,
+            tasks,
+            settings,
+            waiting: Mutex::default(),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<TaskId, MessageId>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, agent: &Agent, task: &TaskSnapshot, facts: Vec<Extension>) {
+        let limit = u64::try_from(self.settings.inline_bytes).unwrap_or(u64::MAX);
+        // Decided by its size, before it is taken: an output that is taken and not delivered counts
+        // as not shown, which would be announced again.
+        let reading = (task.unread <= limit)
+            .then(|| self.tasks.read(agent.scope().id(), &task.id).ok())
+            .flatten();
+        let output = match &reading {
+            Some(reading) => Output::Inline(reading.text()),
+            None => Output::Elsewhere(task.unread),
+        };
+        let message = notice(task, &output);
+        match agent.notify_with(facts, message, self.settings.wake) {
+            Ok(delivered) => {
+                if reading.is_none() {
+                    self.waiting().insert(task.id.clone(), delivered.message_id);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(agent = %agent.id(), task = %task.id, %error, "a notice was dropped");
+            }
+        }
+        // It was shown, or there is nobody left to show it to.
+        if let Some(reading) = reading {
+            reading.commit();
+        }
+    }
+
+    /// The notice pointed at an output that was read before the notice was.
+    fn withdraw(&self, agent: &Agent, task: &TaskId) {
+        let message = self.waiting().remove(task);
+        if let Some(message) = message {
+            agent.withdraw(&message, "collected");
+        }
+    }
+}
+
+impl TaskObserver for TaskNotices {
+    fn on_change(&self, change: TaskChange, task: &TaskSnapshot) {
+        if change == TaskChange::Removed {
+            self.waiting().remove(&task.id);
+            return;
+        }
+        let Some(agent) = task.owner.and_then(|owner| self.agents.by_scope(owner)) else {
+            return;
+        };
+        let record = |event: Extension| {
+            if let Err(error) = agent.record(event) {
+                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not recorded");
+            }
+        };
+        match change {
+            TaskChange::Started => record(started(task)),
+            TaskChange::Stopping => record(stopping(task)),
+            TaskChange::Settled if task.reported => record(settled(task)),
+            TaskChange::Settled => self.tell(&agent, task, vec![settled(task)]),
+            TaskChange::NoticeDue => self.tell(&agent, task, Vec::new()),
+            TaskChange::Collected => self.withdraw(&agent, &task.id),
+            _ => {}
+        }
+    }
+}
+
+fn started(task: &TaskSnapshot) -> Extension {
+    Extension::new(STARTED)
+        .with("task_id", task.id.to_string())
+        .with("kind", task.kind.as_ref())
+        .with("label", task.label.as_ref())
+        .with("generation", task.generation)
+}
+
+fn stopping(task: &TaskSnapshot) -> Extension {
+    let stop = task.stop.as_ref();
+    Extension::new(STOPPING)
+        .with("task_id", task.id.to_string())
+        .with("by", stop.map_or("service", |stop| stop.by.as_str()))
+        .with_some("reason", stop.and_then(|stop| stop.reason.as_deref()))
+}
+
+fn settled(task: &TaskSnapshot) -> Extension {
+    Extension::new(SETTLED)
+        .with("task_id", task.id.to_string())
+        .with("status", task.status.as_str())
+        .with_some("detail", task.detail.as_deref())
+        .with("reported", task.reported)
+}
+
+enum Output<'a> {
+    Inline(&'a str),
+    Elsewhere(u64),
+}
+
+fn notice(task: &TaskSnapshot, output: &Output<'_>) -> Message {
+    let label = text::one_line(&task.label, LABEL_BYTES);
+    let mut words = format!(
+        "background task {} ({}: {label}) finished {}",
+        task.id,
+        task.kind,
+        task_view::status_line(task)
+    );
+    if let Some(stop) = task
+        .stop
+        .as_ref()
+        .filter(|stop| stop.by == StoppedBy::Human)
+    {
+        words.push_str("\nIt was stopped by the user");
+        match &stop.reason {
+            Some(reason) => words.push_str(&format!(": {reason}")),
+            None => words.push('.'),
+        }
+    }
+    let complete = task.status == TaskStatus::Completed;
+    match output {
+        Output::Inline("") => words.push_str("\nThere is no output that you have not read."),
+        Output::Inline(output) => {
+            let heading = if complete {
+                "Output"
+            } else {
+                "Output (the task did not complete)"
+            };
+            words.push_str(&format!("\n{heading}:\n{output}"));
+        }
+        Output::Elsewhere(bytes) => {
+            let partial = if complete {
+                ""
+            } else {
+                " of a task that did not complete"
+            };
+            words.push_str(&format!(
+                "\n{bytes} bytes of output{partial} wait for you: read them with task_output."
+            ));
+        }
+    }
+    let source = Source::new(SOURCE, task.generation + 1)
+        .with("task_id", task.id.to_string())
+        .with("status", task.status.as_str());
+    Message::text(source, words)
+}
+
+/// A task that a session says was started and does not say has ended.
+struct OpenTask {
+    id: TaskId,
+    label: String,
+    kind: String,
+    generation: u64,
+}
+
+fn open_tasks(projection: &Projection) -> Vec<OpenTask> {
+    let mut open: Vec<OpenTask> = Vec::new();
+    for event in projection.extensions() {
+        let Some(id) = event
+            .field("task_id")
+            .and_then(|id| id.parse::<TaskId>().ok())
+        else {
+            continue;
+        };
+        match event.kind.as_str() {
+            STARTED => open.push(OpenTask {
+                id,
+                label: event.field("label").unwrap_or_default().to_owned(),
+                kind: event.field("kind").unwrap_or_default().to_owned(),
+                generation: event
+                    .fields
+                    .get("generation")
+                    .and_then(|g| g.as_u64())
+                    .unwrap_or(0),
+            }),
+            SETTLED => open.retain(|task| task.id != id),
+            _ => {}
+        }
+    }
+    open
+}
+
+/// What agents have running in a registry.
+pub(crate) struct RegistryWork {
+    pub(crate) tasks: TaskRegistry,
+    pub(crate) wake: bool,
+}
+
+impl RegistryWork {
+    fn live(&self, agent: &Agent) -> impl Iterator<Item = TaskSnapshot> + use<> {
+        let tasks = self.tasks.list(agent.scope().id());
+        tasks.into_iter().filter(|task| !task.status.is_terminal())
+    }
+
+    /// Ids that a session has used are not used again for other tasks.
+    fn reserve(&self, projection: &Projection) {
+        let ids = projection
+            .extensions()
+            .filter(|event| event.kind == STARTED);
+        let ids = ids.filter_map(|event| event.field("task_id")?.parse::<TaskId>().ok());
+        for id in ids {
+            self.tasks.reserve_through(id.kind(), id.number());
+        }
+    }
+}
+
+impl LiveWork for RegistryWork {
+    fn describe(&self, agent: &Agent) -> Vec<String> {
+        self.live(agent)
+            .map(|task| format!("task {} ({})", task.id, task.label))
+            .collect()
+    }
+
+    fn stop(&self, agent: &Agent, reason: &str) {
+        for task in self.live(agent) {
+            let reason = Some(reason.to_owned());
+            let caller = agent.scope().id();
+            if let Err(error) = self.tasks.kill(caller, &task.id, StoppedBy::Model, reason) {
+                tracing::debug!(task = %task.id, %error, "a task could not be stopped");
+            }
+        }
+    }
+
+    fn recover(&self, agent: &Agent) {
+        let lost = agent.with_projection(|projection| {
+            self.reserve(projection);
+            open_tasks(projection)
+        });
+        for task in lost {
+            let fact = Extension::new(SETTLED)
+                .with("task_id", task.id.to_string())
+                .with("status", TaskStatus::Failed.as_str())
+                .with("detail", LOST)
+                .with("reported", false);
+            let label = text::one_line(&task.label, LABEL_BYTES);
+            let words = format!(
+                "background task {} ({}: {label}) finished [status: failed, {LOST}]\nThe program \
+ended while it ran, and its output is gone.",
+                task.id, task.kind
+            );
+            let source = Source::new(SOURCE, task.generation + 1)
+                .with("task_id", task.id.to_string())
+                .with("status", TaskStatus::Failed.as_str());
+            let message = Message::text(source, words);
+            if let Err(error) = agent.notify_with(vec![fact], message, self.wake) {
+                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not told of a loss");
+            }
+            let restored = self.tasks.restore_lost(
+                agent.scope(),
+                task.id.clone(),
+                &task.label,
+                task.generation,
+                LOST,
+            );
+            if let Err(error) = restored {
+                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not restored");
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! `subagent`: delegates work. One tool for each configured kind of delegation.
+//!
+//! | mode | omitted | true | false |
+//! |---|---|---|---|
+//! | continuable | child, id at once | same | one-shot run, waited for |
+//! | one-shot | waited for | task, id at once | waited for |
+//! | background disabled | waited for | error | waited for |
+
+use crate::refusal::{Refusal, answer};
+use futures::future::BoxFuture;
+use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
+use offshoot_core::text;
+use offshoot_subagent::{ChildRequest, Mode, OneShotResult, Outcome, Subagents};
+use offshoot_task::{TaskContext, TaskOutcome, TaskRegistry, TaskSpec};
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Arguments;
+use crate::send_message::SendMessage;
+use crate::{SubagentToolSettings, schema, sections};
+
+/// The arguments of a delegation tool.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "describes the schema; arguments are read leniently"
+)]
+struct SubagentArguments {
+    /// What the subagent is for, in 3 to 5 words.
+    description: String,
+    /// The whole task: what to do, what is known, what to report.
+    prompt: String,
+    /// Whether to go on at once instead of waiting for the answer.
+    #[schemars(with = "bool", default)]
+    run_in_background: Option<bool>,
+}
+
+const BACKGROUND: &str = "run_in_background";
+const PARTIAL: &str = "[partial output: the run did not complete]";
+
+pub(crate) struct SubagentTool {
+    subagents: Subagents,
+    tasks: TaskRegistry,
+    settings: SubagentToolSettings,
+    max_bytes: usize,
+    description: String,
+    schema: Value,
+}
+
+/// What a call comes to.
+enum Way {
+    Foreground,
+    Child,
+    Task,
+}
+
+impl SubagentTool {
+    pub(crate) fn new(
+        subagents: Subagents,
+        tasks: TaskRegistry,
+        settings: SubagentToolSettings,
+        max_bytes: usize,
+    ) -> Self {
+        let inherits = subagents
+            .capabilities(&settings.provider)
+            .is_some_and(|capabilities| capabilities.inherits_context);
+        let description = sections::subagent_description(&settings, inherits);
+        let mut schema = schema::of::<SubagentArguments>();
+        schema = if settings.background {
+            schema::describe(
+                schema,
+                BACKGROUND,
+                sections::background_parameter(settings.mode),
+            )
+        } else {
+            schema::without(schema, BACKGROUND)
+        };
+        Self {
+            subagents,
+            tasks,
+            settings,
+            max_bytes,
+            description,
+            schema,
+        }
+    }
+
+    fn way(&self, background: Option<bool>) -> Result<Way, Refusal> {
+        let default = self.settings.background && self.settings.mode == Mode::Continuable;
+        match (
+            background.unwrap_or(default),
+            self.settings.background,
+            self.settings.mode,
+        ) {
+            (true, false, _) => {
+                let message =
+                    "background runs are disabled for this tool; leave run_in_background out";
+                Err(Refusal::new("BACKGROUND_DISABLED", message))
+            }
+            (false, ..) => Ok(Way::Foreground),
+            (true, true, Mode::Continuable) => Ok(Way::Child),
+            (true, true, Mode::OneShot) => Ok(Way::Task),
+        }
+    }
+
+    async fn run(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let args = Arguments::new(&call.args);
+        let label = args.text("description", "a few words")?;
+        let prompt = args.text("prompt", "the task as a text")?;
+        let background = args.optional_flag(BACKGROUND)?;
+        let way = self.way(background)?;
+        if call.cancel.is_cancelled() {
+            return Err(Refusal::new(
+                "ABORTED_BEFORE_DISPATCH",
+                "aborted before it started",
+            ));
+        }
+        let request = self.request(&call, label, prompt, &way);
+        match way {
+            Way::Child => self.start_child(request).await,
+            Way::Task => self.start_task(&call, request),
+            Way::Foreground => self.wait(&call, request).await,
+        }
+    }
+
+    fn request(&self, call: &ToolCall, label: &str, prompt: &str, way: &Way) -> ChildRequest {
+        let guidance = match way {
+            Way::Child => self
+                .can_answer(&call.agent)
+                .then(|| sections::return_guidance(&call.agent)),
+            Way::Task | Way::Foreground => Some(sections::ONE_SHOT_GUIDANCE.to_owned()),
+        };
+        ChildRequest {
+            parent: call.agent.clone(),
+            provider: self.settings.provider.clone(),
+            label: label.to_owned(),
+            prompt: prompt.to_owned(),
+            persona: self.settings.persona.clone(),
+            tool_filter: self.settings.tool_filter.clone(),
+            generation: call.generation,
+            task_id: None,
+            guidance,
+        }
+    }
+
+    /// Whether the child will see the tool that it would answer with.
+    fn can_answer(&self, parent: &Agent) -> bool {
+        let tools = &parent.kit().tools;
+        match &self.settings.tool_filter {
+            Some(filter) => tools
+                .restrict(filter)
+                .is_ok_and(|t| t.get(SendMessage::NAME).is_some()),
+            None => tools.get(SendMessage::NAME).is_some(),
+        }
+    }
+
+    async fn start_child(&self, request: ChildRequest) -> Result<ToolOutput, Refusal> {
+        let started = self.subagents.start(request).await?;
+        let value = json!({
+            "kind": "continuable",
+            "agent_id": started.child.as_str(),
+            "message_id": started.message_id.as_str(),
+        });
+        Ok(ToolOutput::text(format!("started subagent {}", started.child)).with_value(value))
+    }
+
+    fn start_task(&self, call: &ToolCall, request: ChildRequest) -> Result<ToolOutput, Refusal> {
+        let spec = TaskSpec::new("subagent", &request.label).generation(call.generation);
+        let subagents = self.subagents.clone();
+        let id = self.tasks.start(call.agent.scope(), spec, |context| {
+            Ok(carry(subagents, request, context))
+        })?;
+        Ok(
+            ToolOutput::text(format!("started background subagent task {id}"))
+                .with_value(json!({ "kind": "background", "task_id": id.to_string() })),
+        )
+    }
+
+    async fn wait(&self, call: &ToolCall, request: ChildRequest) -> Result<ToolOutput, Refusal> {
+        let result = self.subagents.run(request, call.cancel.clone()).await?;
+        let value = json!({
+            "kind": "foreground",
+            "run_id": result.run_id.as_str(),
+            "outcome": result.outcome.as_str(),
+            "output": result.text,
+            "usage": result.usage,
+        });
+        let answer = self.foreground_answer(&result);
+        Ok(answer.with_value(value))
+    }
+
+    fn foreground_answer(&self, result: &OneShotResult) -> ToolOutput {
+        let completed = result.outcome == Outcome::Completed && result.dispose_error.is_none();
+        if completed {
+            let words = bounded(&result.text, self.max_bytes);
+            let words = if words.is_empty() {
+                "(it left no message)".to_owned()
+            } else {
+                words
+            };
+            return ToolOutput::text(join([words, stopped_note(result)]));
+        }
+        let headline = match result.outcome {
+            Outcome::Completed => "the subagent completed, but could not be closed",
+            Outcome::Aborted => "the subagent was stopped before it finished",
+            Outcome::MaxTokens => "the subagent ran out of tokens",
+            Outcome::Refusal => "the subagent declined the work",
+            _ => "the subagent failed",
+        };
+        let diagnostic = diagnostic(result).map(|text| format!("Diagnostic: {text}"));
+        let partial = match (result.text.trim(), result.outcome) {
+            ("", _) => String::new(),
+            (_, Outcome::Completed) => {
+                format!("Its answer:\n{}", bounded(&result.text, self.max_bytes))
+            }
+            _ => format!("{PARTIAL}\n{}", bounded(&result.text, self.max_bytes)),
+        };
+        let code = match result.outcome {
+            Outcome::Aborted => "SUBAGENT_ABORTED",
+            Outcome::MaxTokens => "SUBAGENT_MAX_TOKENS",
+            Outcome::Refusal => "SUBAGENT_REFUSED",
+            _ => "SUBAGENT_FAILED",
+        };
+        let text = join([
+            headline.to_owned(),
+            diagnostic.unwrap_or_default(),
+            stopped_note(result),
+            partial,
+        ]);
+        ToolOutput::error(code, text)
+    }
+}
+
+/// The work of a task that carries a one-shot run: a stop of the task cancels the run.
+async fn carry(
+    subagents: Subagents,
+    mut request: ChildRequest,
+    context: TaskContext,
+) -> TaskOutcome {
+    request.task_id = context.id().map(|id| id.to_string());
+    let cancel = CancellationToken::new();
+    let mut run = std::pin::pin!(subagents.run(request, cancel.clone()));
+    let result = tokio::select! {
+        biased;
+        () = context.cancelled() => {
+            cancel.cancel();
+            run.await
+        }
+        result = &mut run => result,
+    };
+    match result {
+        Ok(result) => outcome_of_task(&result),
+        Err(_) if context.stop_request().is_some() => TaskOutcome::killed(),
+        Err(error) => TaskOutcome::failed(error.to_string()),
+    }
+}
+
+fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
+    let diagnostic = diagnostic(result);
+    let output = match (result.text.trim(), result.outcome) {
+        ("", _) => stopped_note(result),
+        (_, Outcome::Completed) => join([result.text.clone(), stopped_note(result)]),
+        _ => join([format!("{PARTIAL}\n{}", result.text), stopped_note(result)]),
+    };
+    let outcome = match (result.outcome, &result.dispose_error) {
+        (Outcome::Completed, None) => TaskOutcome::completed(),
+        (Outcome::Aborted, None) => TaskOutcome::killed(),
+        (other, _) => {
+            let reason = other.as_str().replace('_', "-");
+            let detail = match diagnostic {
+                Some(text) => format!("{reason}; diagnostic: {text}"),
+                None => reason,
+            };
+            TaskOutcome::failed(detail)
+        }
+    };
+    if output.is_empty() {
+        outcome
+    } else {
+        outcome.with_output(output)
+    }
+}
+
+/// Why the run did not complete, and why it could not be closed: neither hides the other.
+fn diagnostic(result: &OneShotResult) -> Option<String> {
+    let failed = result
+        .dispose_error
+        .as_ref()
+        .map(|error| format!("dispose failed: {error}"));
+    let parts: Vec<_> = result.diagnostic.iter().cloned().chain(failed).collect();
+    (!parts.is_empty()).then(|| text::one_line(&parts.join("; "), 4096))
+}
+
+fn stopped_note(result: &OneShotResult) -> String {
+    match result.stopped.as_slice() {
+        [] => String::new(),
+        works => format!("[stopped with the run: {}]", works.join("; ")),
+    }
+}
+
+fn join<const N: usize>(parts: [String; N]) -> String {
+    let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    said.join("\n")
+}
+
+fn bounded(words: &str, max: usize) -> String {
+    let kept = text::tail(words, max);
+    match words.len() - kept.len() {
+        0 => words.to_owned(),
+        omitted => format!("[{omitted} bytes omitted]\n{kept}"),
+    }
+}
+
+impl Tool for SubagentTool {
+    fn name(&self) -> &str {
+        &self.settings.tool_name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn is_parallel_safe(&self, _: &Value) -> bool {
+        true
+    }
+
+    fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move { answer(self.run(call).await) })
+    }
+}

@@ -1,0 +1,70 @@
+//! `task_list`: the caller's background tasks.
+
+use futures::future::BoxFuture;
+use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_core::text;
+use offshoot_task::TaskRegistry;
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::{schema, task_view};
+
+/// The arguments of `task_list`: none.
+#[derive(JsonSchema)]
+struct TaskListArguments {}
+
+const DESCRIPTION: &str = "List your background tasks, running and finished, one a line: id, kind, \
+status, label.";
+
+pub(crate) struct TaskList {
+    tasks: TaskRegistry,
+    max_bytes: usize,
+    schema: Value,
+}
+
+impl TaskList {
+    pub(crate) const NAME: &'static str = "task_list";
+
+    pub(crate) fn new(tasks: TaskRegistry, max_bytes: usize) -> Self {
+        Self {
+            tasks,
+            max_bytes,
+            schema: schema::of::<TaskListArguments>(),
+        }
+    }
+}
+
+impl Tool for TaskList {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn is_parallel_safe(&self, _: &Value) -> bool {
+        true
+    }
+
+    fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move {
+            let tasks = self.tasks.list(call.agent.scope().id());
+            let lines: Vec<_> = tasks.iter().map(task_view::list_line).collect();
+            let listed = lines.join("\n");
+            let shown = match listed.as_str() {
+                "" => "(no background tasks)".to_owned(),
+                whole if whole.len() <= self.max_bytes => listed,
+                whole => {
+                    let kept = text::tail(whole, self.max_bytes.saturating_sub(40));
+                    format!("[{} bytes omitted]\n{kept}", whole.len() - kept.len())
+                }
+            };
+            ToolOutput::text(shown).with_value(tasks.iter().map(task_view::value).collect())
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! `task_output`: what a task has written, and how it is.
+
+use std::time::Duration;
+
+use crate::refusal::{Refusal, answer};
+use futures::future::BoxFuture;
+use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_task::{AccessError, TaskId, TaskRegistry, Waited};
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use crate::arguments::Arguments;
+use crate::fit::{Body, fit};
+use crate::{TaskOutputSettings, schema, task_view};
+
+/// The arguments of `task_output`.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "describes the schema; arguments are read leniently"
+)]
+struct TaskOutputArguments {
+    /// The id of one of your background tasks, such as "bash-1".
+    task_id: String,
+    /// Wait until the task has finished. Without it the call returns at once.
+    #[schemars(with = "bool", default)]
+    wait: Option<bool>,
+    /// How long to wait at most, in milliseconds. Only with wait.
+    #[schemars(with = "u64", default)]
+    timeout_ms: Option<u64>,
+}
+
+const DESCRIPTION: &str = "Read one of your background tasks. A command gives what it wrote since \
+you last read it; a subagent run gives its final answer once it has finished. The last line is the \
+task's status. Returns at once unless wait is true; a wait ends after timeout_ms (the task goes on) \
+or when a message for you arrives.";
+
+pub(crate) struct TaskOutput {
+    tasks: TaskRegistry,
+    settings: TaskOutputSettings,
+    schema: Value,
+}
+
+impl TaskOutput {
+    pub(crate) const NAME: &'static str = "task_output";
+
+    pub(crate) fn new(tasks: TaskRegistry, settings: TaskOutputSettings) -> Self {
+        Self {
+            tasks,
+            settings,
+            schema: schema::of::<TaskOutputArguments>(),
+        }
+    }
+
+    async fn run(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let args = Arguments::new(&call.args);
+        let id = args.text("task_id", task_view::ID_EXPECTED)?;
+        let id = task_view::parse_id(id).map_err(|m| Refusal::new("UNKNOWN_TASK", m))?;
+        let wait = args.optional_flag("wait")?.unwrap_or(false);
+        let timeout = args.optional_millis("timeout_ms")?;
+        let waited = if wait {
+            let timeout = timeout.unwrap_or(self.settings.wait_timeout);
+            let timeout = timeout.min(self.settings.max_wait_timeout);
+            self.wait(&call, &id, timeout).await?
+        } else {
+            Ended::NotWaited
+        };
+        Ok(self.answer(&call, &id, waited)?)
+    }
+
+    async fn wait(
+        &self,
+        call: &ToolCall,
+        id: &TaskId,
+        timeout: Duration,
+    ) -> Result<Ended, Refusal> {
+        tokio::select! {
+            // What is there already is taken first: an end before an interruption.
+            biased;
+            waited = self.tasks.wait(call.agent.scope().id(), id, timeout) => match waited {
+                Ok(waited) => Ok(Ended::Waited(waited)),
+                Err(error) => Err(error.into()),
+            },
+            () = call.cancel.cancelled() => Err(Refusal::new("ABORTED", "wait aborted")),
+            () = call.agent.next_step_arrival() => Ok(Ended::Interrupted),
+        }
+    }
+
+    fn answer(
+        &self,
+        call: &ToolCall,
+        id: &TaskId,
+        ended: Ended,
+    ) -> Result<ToolOutput, AccessError> {
+        let reading = self.tasks.read(call.agent.scope().id(), id)?;
+        let task = reading.snapshot();
+        let mut last = task_view::status_line(task);
+        if matches!(ended, Ended::Interrupted) && !task.status.is_terminal() {
+            last = format!("[wait ended early: a message for you has arrived]\n{last}");
+        }
+        let body = Body {
+            text: reading.text(),
+            gap: reading.gap(),
+            replaced: task.replaced,
+        };
+        let text = fit(&body, "(no new output)", &last, self.settings.max_bytes);
+        let value = json!({ "text": reading.text(), "task": task_view::value(task) });
+        // It counts as read, and the task as reported, once the model has it.
+        Ok(ToolOutput::text(text).with_value(value).on_commit(move || {
+            reading.commit();
+            if let Ended::Waited(waited) = ended {
+                waited.commit();
+            }
+        }))
+    }
+}
+
+/// How the wait of a call ended.
+enum Ended {
+    NotWaited,
+    Waited(Waited),
+    Interrupted,
+}
+
+impl Tool for TaskOutput {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn is_parallel_safe(&self, _: &Value) -> bool {
+        true
+    }
+
+    fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move { answer(self.run(call).await) })
+    }
+}
