@@ -20,7 +20,7 @@ use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
     StoredEvent, ToolSet, TurnDriver, Usage,
 };
-use state::{Inner, State};
+use state::{Inner, Phase, State};
 
 pub use accept::{Delivered, Placement, SendError};
 pub use close::Pending;
@@ -158,6 +158,9 @@ impl AgentHost {
         if events.is_empty() {
             return Ok(0);
         }
+        for event in &events {
+            crate::event::check(event).map_err(AppendError::Unstorable)?;
+        }
         let expected = projection.next_seq();
         let time = self.clock.now();
         let stored: Vec<Shared> = (expected..)
@@ -282,7 +285,10 @@ impl Agent {
     /// What the agent is doing.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.lock().status()
+        match self.lock().status() {
+            Status::Idle | Status::Running if self.0.scope.is_closing() => Status::Closing,
+            status => status,
+        }
     }
 
     /// The turn that runs and its generation.
@@ -331,12 +337,23 @@ impl Agent {
 
     pub(crate) fn record_in_step(&self, event: Event) -> Result<(), SendError> {
         self.commit(|state, inner| {
-            if !state
-                .projection
-                .open_turn()
-                .is_some_and(|open| open.step_open)
-            {
-                return Err(SendError::Closed);
+            // The step itself, and not only some step: a context may outlive what it names.
+            let open = state.projection.open_turn().filter(|open| open.step_open);
+            let open = open.filter(|open| event.step() == Some((open.turn, open.step)));
+            let open = open.ok_or(SendError::Closed)?;
+            let unpaired = match &event {
+                Event::ToolCall { call_id, .. } if open.position(call_id, false).is_none() => {
+                    Some(call_id)
+                }
+                Event::ToolResult { result, .. }
+                    if open.position(&result.call_id, true).is_none() =>
+                {
+                    Some(&result.call_id)
+                }
+                _ => None,
+            };
+            if let Some(call) = unpaired {
+                return Err(SendError::Unpaired(call.clone()));
             }
             state.append(inner, vec![event]).map_err(SendError::from)
         })
@@ -344,11 +361,16 @@ impl Agent {
 
     /// Runs `change` under the lock, then hands out what it committed and wakes who waits.
     pub(crate) fn commit<R>(&self, change: impl FnOnce(&mut State, &Arc<Inner>) -> R) -> R {
-        let result = {
+        let (result, undriven) = {
             let mut state = self.lock();
             state.epoch += 1;
-            change(&mut state, &self.0)
+            let result = change(&mut state, &self.0);
+            (result, std::mem::take(&mut state.undriven))
         };
+        if undriven {
+            let driven = drive::Driven(Some(self.clone()));
+            self.0.runtime.spawn(drive::drive(driven));
+        }
         self.0.host.hub.dispatch();
         self.0.changed.notify_waiters();
         result
@@ -369,7 +391,7 @@ impl Agent {
 
     /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
     pub async fn idle(&self) {
-        self.until(|state| (state.status() != Status::Running).then_some(()))
+        self.until(|state| (!matches!(state.phase, Phase::Running(_))).then_some(()))
             .await;
     }
 

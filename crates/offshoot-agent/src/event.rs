@@ -1,5 +1,7 @@
 //! The vocabulary of a session log, which is also the event stream's.
 
+mod storable;
+
 use std::sync::Arc;
 
 use offshoot_core::Timestamp;
@@ -7,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{AgentId, CallId, Message, MessageId, Target};
+
+pub(crate) use storable::{OWN_TYPES, check};
 
 /// How a session came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -336,6 +340,19 @@ pub enum Event {
     /// An event of a crate above.
     #[serde(untagged)]
     Extension(Extension),
+}
+
+impl Event {
+    /// The turn and step that the event happens in, for what only happens in a step.
+    pub(crate) fn step(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::MessageUser { turn, step, .. }
+            | Self::MessageAssistant { turn, step, .. }
+            | Self::ToolCall { turn, step, .. }
+            | Self::ToolResult { turn, step, .. } => Some((*turn, *step)),
+            _ => None,
+        }
+    }
 }
 
 /// An event in a log.

@@ -35,7 +35,7 @@ pub struct Entry {
 pub struct Inbox {
     next_step: VecDeque<Entry>,
     next_turn: VecDeque<Entry>,
-    claimed: Vec<Entry>,
+    claimed: VecDeque<Entry>,
 }
 
 impl Inbox {
@@ -105,7 +105,7 @@ impl Inbox {
     pub(crate) fn claim(&mut self, id: &MessageId) -> Option<String> {
         let entry = self.take(id)?;
         let kind = entry.message.source.kind.clone();
-        self.claimed.push(entry);
+        self.claimed.push_back(entry);
         Some(kind)
     }
 
@@ -115,7 +115,7 @@ impl Inbox {
             .claimed
             .iter()
             .position(|entry| entry.message.id == *id);
-        at.map(|at| self.claimed.remove(at)).is_some()
+        at.and_then(|at| self.claimed.remove(at)).is_some()
     }
 
     pub(crate) fn discard(&mut self, id: &MessageId) -> bool {
@@ -133,7 +133,7 @@ impl Inbox {
 
     /// Puts what was claimed and never entered back to the front of its list, in its old order.
     pub(crate) fn put_back(&mut self) {
-        while let Some(entry) = self.claimed.pop() {
+        while let Some(entry) = self.claimed.pop_back() {
             self.list(entry.target).push_front(entry);
         }
     }

@@ -34,10 +34,19 @@ pub struct OpenTurn {
     pub step: u64,
     /// Whether that step has not ended.
     pub step_open: bool,
-    /// Calls of the last reply without a result, and whether each was dispatched.
+    /// Calls of the step's replies without a result, and whether each was dispatched.
     pub unanswered: Vec<(CallRequest, bool)>,
     /// The kinds of the sources of the messages that the turn claimed, in order.
     pub claimed: Vec<String>,
+}
+
+impl OpenTurn {
+    /// Where a call of this id without a result is.
+    pub(crate) fn position(&self, id: &CallId, dispatched: bool) -> Option<usize> {
+        self.unanswered
+            .iter()
+            .position(|(call, was)| call.id == *id && *was == dispatched)
+    }
 }
 
 /// What one residency of a session came to.
@@ -107,7 +116,7 @@ impl Projection {
                 message,
             } => {
                 self.message_ids.insert(message.id.clone());
-                self.stopped_by_user &= !message.source.is_user();
+                self.heard(message.source.kind.as_str());
                 let entry = Entry {
                     message: message.clone(),
                     wake: *wake,
@@ -117,6 +126,7 @@ impl Projection {
             }
             Event::InboxClaimed { message_id, .. } => {
                 let kind = self.inbox.claim(message_id);
+                self.heard(kind.as_deref().unwrap_or_default());
                 if let Some(open) = &mut self.open {
                     open.claimed.extend(kind);
                 }
@@ -167,7 +177,7 @@ impl Projection {
                     let call = open
                         .unanswered
                         .iter_mut()
-                        .find(|(call, _)| call.id == *call_id);
+                        .find(|(call, dispatched)| call.id == *call_id && !dispatched);
                     if let Some((_, dispatched)) = call {
                         *dispatched = true;
                     }
@@ -175,8 +185,12 @@ impl Projection {
             }
             Event::ToolResult { result, .. } => {
                 if let Some(open) = &mut self.open {
-                    open.unanswered
-                        .retain(|(call, _)| call.id != result.call_id);
+                    // One result answers one call, also when a reply used an id twice.
+                    let answered = open.position(&result.call_id, true);
+                    let answered = answered.or_else(|| open.position(&result.call_id, false));
+                    if let Some(at) = answered {
+                        open.unanswered.remove(at);
+                    }
                 }
                 self.last_result = Some(result.text.clone());
                 self.history.push(HistoryItem::ToolResult(result.clone()));
@@ -195,8 +209,7 @@ impl Projection {
                 self.facts.error.clone_from(error);
                 self.facts.dropped = false;
                 if *reason == TurnEndReason::Aborted {
-                    let user_waits = self.inbox.entries().any(|e| e.message.source.is_user());
-                    self.stopped_by_user = cause.as_deref() == Some("user") && !user_waits;
+                    self.stopped_by_user |= cause.as_deref() == Some("user");
                 }
             }
             Event::AgentStatus { .. } => {}
@@ -204,16 +217,24 @@ impl Projection {
         }
     }
 
+    /// A message of this kind of source was accepted, or left the inbox to be read. A user's word,
+    /// new or kept from before a stop, ends the stop: the agent works for the user again.
+    fn heard(&mut self, kind: &str) {
+        self.stopped_by_user &= kind != "user";
+    }
+
+    /// A user stopped the agent: known at once, while the log tells it with the end of the turn.
+    pub(crate) fn stop_by_user(&mut self) {
+        self.stopped_by_user = true;
+    }
+
     fn apply_reply(&mut self, message: &AssistantMessage) {
         self.usage += message.usage;
         self.facts.usage += message.usage;
-        let calls = message
-            .calls
-            .iter()
-            .map(|call| (call.clone(), false))
-            .collect();
         if let Some(open) = &mut self.open {
-            open.unanswered = calls;
+            // What an earlier reply of the step asked for is owed a result as well.
+            let calls = message.calls.iter().map(|call| (call.clone(), false));
+            open.unanswered.extend(calls);
         }
         if self.facts.cut && !message.text.is_empty() {
             self.facts.text.push_str(&message.text);

@@ -117,6 +117,10 @@ pub trait SessionLog: Send {
     ///
     /// The medium's.
     fn flush(&mut self) -> Result<(), StoreError>;
+
+    /// Takes back a session that this writer created and that nobody came to know: its id is free
+    /// again. The default lets go and leaves an empty session.
+    fn abandon(self: Box<Self>) {}
 }
 
 /// Session logs by id.

@@ -1,10 +1,8 @@
 //! How a message is accepted: appended to the log, and, if it may wake an idle agent, the turn that
 //! it opens is appended with it.
 
-use tokio_util::sync::CancellationToken;
-
-use super::state::{Phase, Running, State};
-use super::{Agent, CancelCause, Pending, drive};
+use super::state::{Arriving, Phase, State};
+use super::{Agent, CancelCause, Pending};
 use crate::{AppendError, CallId, Event, Message, MessageId, Target};
 
 /// A message was refused: nothing was appended.
@@ -54,7 +52,8 @@ pub enum Placement {
     TurnStarted,
     /// The agent is running: it reads the message at its next step.
     NextStep,
-    /// The agent is running: it reads the message in a turn of its own.
+    /// The agent is running: it reads the message in a later turn. So it does with a message for the
+    /// next step of a turn that was cancelled and has not ended.
     NextTurn,
     /// Nothing runs and the message does not wake: it waits for the next turn.
     Parked,
@@ -75,6 +74,20 @@ struct Mode {
     wake: bool,
     /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
     notice: bool,
+}
+
+impl State {
+    /// Where a message for `target` goes now.
+    fn placement(&self, target: Target, wake: bool) -> Placement {
+        match &self.phase {
+            Phase::Running(running) if running.cancel.is_cancelled() && wake => Placement::NextTurn,
+            Phase::Running(running) if running.cancel.is_cancelled() => Placement::Parked,
+            Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
+            Phase::Running(_) => Placement::NextTurn,
+            Phase::Idle if wake => Placement::TurnStarted,
+            Phase::Idle | Phase::Preparing => Placement::Parked,
+        }
+    }
 }
 
 impl Agent {
@@ -168,6 +181,7 @@ impl Agent {
         mode: &Mode,
     ) -> Result<Delivered, SendError> {
         self.commit(|state, inner| {
+            state.follow_scope(inner);
             if state.closed {
                 return Err(SendError::Closed);
             }
@@ -181,39 +195,35 @@ impl Agent {
             if !mode.notice && waiting >= inner.host.settings.inbox_capacity {
                 return Err(SendError::Full(waiting));
             }
-            let too_long = message.source.generation > inner.host.settings.max_wake_chain;
-            let quiet =
-                mode.notice && (state.closing.is_some() || too_long || state.stopped_by_user);
+            let generation = message.source.generation;
+            let too_long = generation > inner.host.settings.max_wake_chain;
+            let stopped = state.projection.stopped_by_user();
+            let quiet = mode.notice && (state.closing.is_some() || too_long || stopped);
             let wake = mode.wake && !quiet;
+            let target = mode.target;
+            let placement = state.placement(target, wake);
             let message_id = message.id.clone();
-            let by_user = message.source.is_user();
-            let mut target = mode.target;
-            let mut latch = false;
-            let placement = match &state.phase {
-                // A wake between a cancel and the end of its turn is for a turn of its own.
-                Phase::Running(running) if wake && running.cancel.is_cancelled() => {
-                    target = Target::NextTurn;
-                    latch = true;
-                    Placement::NextTurn
-                }
-                Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
-                Phase::Running(_) => Placement::NextTurn,
-                Phase::Idle if wake => Placement::TurnStarted,
-                Phase::Idle | Phase::Preparing => Placement::Parked,
-            };
             let mut events: Vec<_> = facts.into_iter().map(Event::Extension).collect();
             events.push(Event::InboxInserted {
                 target,
                 wake,
                 message,
             });
-            state.append(inner, events)?;
-            state.stopped_by_user &= !by_user;
-            if latch && let Some(running) = state.running() {
-                running.latched.push(message_id.clone());
-            }
             if placement == Placement::TurnStarted {
-                self.open_turn(state);
+                let arriving = Arriving {
+                    id: message_id.clone(),
+                    target,
+                    generation,
+                };
+                state.open_turn(inner, events, Some(arriving))?;
+            } else {
+                state.append(inner, events)?;
+                if wake && let Some(running) = state.running() {
+                    // Between a cancel and the end of its turn a wake is for a turn of its own.
+                    if running.cancel.is_cancelled() {
+                        running.latched.push(message_id.clone());
+                    }
+                }
             }
             Ok(Delivered {
                 message_id,
@@ -222,55 +232,26 @@ impl Agent {
         })
     }
 
-    /// Opens a turn on an idle agent and starts its drive. When the log cannot be written the agent
-    /// stays idle and what waits stays parked.
-    pub(super) fn open_turn(&self, state: &mut State) {
-        let inner = &self.0;
-        state.phase = Phase::Running(Running {
-            cancel: CancellationToken::new(),
-            cause: None,
-            claimed: Pending::Keep,
-            latched: Vec::new(),
-        });
-        state.announce_status(inner);
-        if state.append(inner, state.opening()).is_err() {
-            state.phase = Phase::Idle;
-            state.announce_status(inner);
-            return;
-        }
-        inner.runtime.spawn(drive::drive(self.clone()));
-    }
-
     /// Cancels the turn that runs, and with [`Pending::Discard`] discards what waits.
     ///
     /// The turn ends `aborted` with the first cause that it was cancelled with. What waits under
     /// [`Pending::Keep`] stays parked until the next message that wakes. Returns whether a turn ran.
     pub fn cancel(&self, cause: CancelCause, pending: Pending) -> bool {
-        let token = self.commit(|state, inner| {
-            state.stopped_by_user |= cause == CancelCause::User;
-            let token = state.running().map(|running| {
-                running.cause.get_or_insert(cause);
-                if pending == Pending::Discard {
-                    running.claimed = Pending::Discard;
-                    running.latched.clear();
-                }
-                running.cancel.clone()
-            });
-            // The stop does not depend on the log: the token is cancelled even when this fails.
-            if pending == Pending::Discard {
+        self.commit(|state, inner| {
+            if cause == CancelCause::User {
+                state.projection.stop_by_user();
+            }
+            // Cut under the lock and before the log is written: a message that is accepted after this
+            // call finds the turn cancelled, and the stop does not depend on the log.
+            let running = state.running().map(|running| running.cut(cause, pending));
+            if pending == Pending::Discard && !state.closed {
                 let events = state.discarding(cause.as_str(), false);
                 if !events.is_empty() {
                     let _ = state.append(inner, events);
                 }
             }
-            // Cancelled under the lock: a message that is accepted after this call finds the turn
-            // cancelled. Waking the driver's task runs none of its code here.
-            if let Some(token) = &token {
-                token.cancel();
-            }
-            token
-        });
-        token.is_some()
+            running.is_some()
+        })
     }
 
     /// Discards one waiting message. False when it does not wait: unknown, claimed or read.

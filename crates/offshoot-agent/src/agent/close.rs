@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use offshoot_core::CloseReport;
 
-use super::state::{Phase, State};
+use super::state::Phase;
 use super::{Agent, CancelCause, Status};
 
 /// What becomes of messages that wait when a turn is cancelled or an agent ends.
@@ -21,25 +21,7 @@ impl Agent {
     /// Begins to end the agent: no turn starts any more, the one that runs is cancelled, and only
     /// notices of the runtime are accepted. False when it was ending already.
     pub fn begin_close(&self, pending: Pending) -> bool {
-        self.commit(|state, inner| {
-            if state.closing.is_some() {
-                return false;
-            }
-            self.set_closing(state, pending);
-            if let Some(running) = state.running() {
-                running.cause.get_or_insert(CancelCause::Disposed);
-                running.claimed = pending;
-                running.latched.clear();
-                running.cancel.cancel();
-            }
-            tracing::debug!(agent = %inner.id, "closing");
-            true
-        })
-    }
-
-    fn set_closing(&self, state: &mut State, pending: Pending) {
-        state.closing = Some(pending);
-        state.announce_status(&self.0);
+        self.commit(|state, inner| state.begin_closing(inner, pending))
     }
 
     /// Begins to end the agent if it has nothing left to do: it is idle, nothing holds its scope and
@@ -50,6 +32,7 @@ impl Agent {
     #[must_use = "whether the agent is now closing"]
     pub fn close_if_settled(&self) -> bool {
         self.commit(|state, inner| {
+            state.follow_scope(inner);
             let idle = state.status() == Status::Idle && !matches!(state.phase, Phase::Preparing);
             let facts = state.projection.facts();
             let interrupted = facts.end == Some(crate::TurnEndReason::Aborted);
@@ -57,8 +40,7 @@ impl Agent {
             if !idle || parked || inner.scope.holds() > 0 {
                 return false;
             }
-            self.set_closing(state, Pending::Keep);
-            true
+            state.begin_closing(inner, Pending::Keep)
         })
     }
 
@@ -94,11 +76,18 @@ impl Agent {
         self.until(|state| (!matches!(state.phase, Phase::Running(_))).then_some(()))
             .await;
         let log = self.commit(|state, inner| {
+            if !state.born {
+                // Its maker is still at it, and finds the agent closed.
+                state.closed = true;
+                return None;
+            }
+            // A turn whose end could not be written is ended now, or else when the session goes on.
+            let mut events = state.projection.repairs();
             if state.closing == Some(Pending::Discard) {
-                let events = state.discarding(CancelCause::Disposed.as_str(), true);
-                if !events.is_empty() {
-                    let _ = state.append(inner, events);
-                }
+                events.extend(state.discarding(CancelCause::Disposed.as_str(), true));
+            }
+            if !events.is_empty() {
+                let _ = state.append(inner, events);
             }
             let log = state.log.take();
             state.closed = true;

@@ -8,7 +8,7 @@ use offshoot_core::text;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::state::{Inner, Phase, Running, State};
+use super::state::{Inner, Phase, State};
 use super::{Agent, CancelCause, Pending};
 use crate::{
     AppendError, DriverError, Event, StepContext, StepKey, StepOutcome, Target, TurnEndReason,
@@ -37,25 +37,28 @@ impl End {
 }
 
 /// Runs the turn that was opened for it, and those that follow, until the agent is idle.
-pub(super) async fn drive(agent: Agent) {
-    // A drive that is dropped in the middle (the runtime shuts down) must not leave a running agent.
-    let guard = RetireOnDrop(&agent);
-    loop {
-        let end = run_turn(&agent).await;
-        if !agent.commit(|state, inner| finish_turn(&agent, state, inner, end)) {
-            break;
+pub(super) async fn drive(mut driven: Driven) {
+    while let Some(agent) = &driven.0 {
+        let end = run_turn(agent).await;
+        if !agent.commit(|state, inner| finish_turn(agent, state, inner, end)) {
+            driven.0 = None;
         }
     }
-    std::mem::forget(guard);
 }
 
-struct RetireOnDrop<'a>(&'a Agent);
+/// An agent whose phase is Running on behalf of a drive. A drive that is dropped before its end (its
+/// runtime shuts down, or is gone when it is spawned) must not leave a running agent behind.
+pub(super) struct Driven(pub(super) Option<Agent>);
 
-impl Drop for RetireOnDrop<'_> {
+impl Drop for Driven {
     fn drop(&mut self) {
-        self.0.commit(|state, inner| {
+        let Some(agent) = self.0.take() else { return };
+        agent.commit(|state, inner| {
+            let _ = state.repair(inner);
             state.phase = Phase::Idle;
-            state.announce_status(inner);
+            if state.closing.is_none() {
+                state.announce_status(inner);
+            }
         });
     }
 }
@@ -63,6 +66,7 @@ impl Drop for RetireOnDrop<'_> {
 /// Ends the turn, and in the same critical section decides what is next: the next turn, or idle.
 /// Returns whether another turn was opened.
 fn finish_turn(agent: &Agent, state: &mut State, inner: &Arc<Inner>, end: End) -> bool {
+    state.follow_scope(inner);
     let (aborted, cause, latched) = match state.running() {
         Some(running) => (
             running.cancel.is_cancelled(),
@@ -82,16 +86,9 @@ fn finish_turn(agent: &Agent, state: &mut State, inner: &Arc<Inner>, end: End) -
         latched.iter().any(|id| inbox.contains(id))
     };
     // A log that cannot be written opens no turn: what waits stays parked.
-    if waits && state.closing.is_none() && state.projection.open_turn().is_none() {
-        state.phase = Phase::Running(Running {
-            cancel: CancellationToken::new(),
-            cause: None,
-            claimed: Pending::Keep,
-            latched: Vec::new(),
-        });
-        if state.append(inner, state.opening()).is_ok() {
-            return true;
-        }
+    let may = state.closing.is_none() && state.projection.open_turn().is_none();
+    if waits && may && state.open_next_turn(inner) {
+        return true;
     }
     state.phase = Phase::Idle;
     if state.closing.is_none() {
@@ -124,8 +121,7 @@ fn append_end(
                 "the step ended before this call was answered",
             ),
         });
-    let discard = matches!(&state.phase, Phase::Running(r) if r.claimed == Pending::Discard);
-    if let Some(cause) = aborted.filter(|_| discard) {
+    if let Some(cause) = state.running().and_then(|running| running.discard) {
         events.extend(
             state
                 .projection
@@ -196,6 +192,7 @@ type Begun = Option<(StepKey, u64, CancellationToken)>;
 /// Ends the step before, claims what waits for this one, and begins it; `None` when the turn was
 /// cancelled. All of it is one append.
 fn begin_step(state: &mut State, inner: &Inner, step: u64) -> Result<Begun, AppendError> {
+    state.follow_scope(inner);
     let Some(cancel) = state.running().map(|running| running.cancel.clone()) else {
         return Ok(None);
     };
@@ -221,7 +218,11 @@ fn begin_step(state: &mut State, inner: &Inner, step: u64) -> Result<Begun, Appe
     if step > 1 {
         let batch = state.projection.inbox().batch(Target::NextStep);
         entering.extend(batch.iter().map(|entry| entry.message.clone()));
-        events.extend(state.claiming(Target::NextStep, turn, step, |_| Vec::new()));
+        events.extend(batch.iter().map(|entry| Event::InboxClaimed {
+            message_id: entry.message.id.clone(),
+            turn,
+            step,
+        }));
     }
     events.push(Event::StepStart { turn, step });
     events.extend(entering.into_iter().map(|message| Event::MessageUser {
@@ -253,23 +254,33 @@ async fn run_step(
         turn = context.key().turn,
         step = context.key().step
     );
-    let work = AssertUnwindSafe(driver.step(context))
+    // Made inside the future: a panic before the first await is the step's as well.
+    let work = AssertUnwindSafe(async { driver.step(context).await })
         .catch_unwind()
         .instrument(span);
-    let mut work = std::pin::pin!(work);
+    let mut work = Box::pin(work);
+    let owner_closes = async {
+        agent.scope().closing().await;
+        agent.begin_close(Pending::Keep);
+        std::future::pending::<()>().await;
+    };
     let result = tokio::select! {
         biased;
-        result = &mut work => result,
+        result = &mut work => Some(result),
         () = context.cancelled() => {
             let grace = agent.host().settings.cancel_grace;
-            match tokio::time::timeout(grace, &mut work).await {
-                Ok(result) => result,
-                Err(_) => {
-                    tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
-                    return None;
-                }
-            }
+            tokio::time::timeout(grace, &mut work).await.ok()
         }
+        () = owner_closes => None,
+    };
+    if result.is_none() {
+        tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
+    }
+    // What the step held is dropped here, and may panic in its turn.
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(work)));
+    let result = match (result?, dropped) {
+        (Ok(result), Ok(())) => Ok(result),
+        (Err(panic), _) | (_, Err(panic)) => Err(panic),
     };
     Some(result.unwrap_or_else(|panic| {
         let message = text::panic_message(&*panic);

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::state::{Inner, Phase, State};
-use super::{Agent, AgentHost, AgentKit};
+use super::{Agent, AgentHost, AgentKit, Pending};
 use crate::{
     AgentId, AppendError, Event, Inherited, Origin, Projection, SessionLog, SessionStart,
     StoreError, StoredEvent, Usage,
@@ -79,6 +79,33 @@ impl AgentSpec {
     }
 }
 
+/// What an agent is made of, besides its place and its kit.
+struct Session {
+    id: AgentId,
+    log: Box<dyn SessionLog>,
+    projection: Projection,
+    start: SessionStart,
+}
+
+fn scope_in(owner: Option<&Scope>, id: &AgentId) -> Result<Scope, ScopeClosed> {
+    match owner {
+        Some(owner) => owner.child(format!("agent {id}")),
+        None => Ok(Scope::root(format!("agent {id}"))),
+    }
+}
+
+/// The state that another session's log leads to, when it is whole and ends outside a turn.
+fn past(seed: &[Arc<StoredEvent>]) -> Result<Projection, OpenError> {
+    if (0..).zip(seed).any(|(seq, stored)| seq != stored.seq) {
+        return Err(OpenError::BadSeed("its events are not numbered from 0"));
+    }
+    let projection = Projection::of(seed);
+    if projection.open_turn().is_some() {
+        return Err(OpenError::BadSeed("it ends in the middle of a turn"));
+    }
+    Ok(projection)
+}
+
 impl Agent {
     /// Makes an agent with a new session, inside `owner` when there is one. It accepts messages, and
     /// runs nothing before [`start`](Self::start).
@@ -97,15 +124,11 @@ impl Agent {
     ) -> Result<Self, OpenError> {
         let id = spec.id.clone().unwrap_or_else(AgentId::fresh);
         let seed = spec.seed.unwrap_or_default();
-        let mut log = host.store.create(&id, seed.len() as u64)?;
-        let projection = Projection::of(&seed);
+        let projection = past(&seed)?;
         let inherited = (!seed.is_empty()).then(|| Inherited {
             events: projection.next_seq(),
             turns: projection.turn(),
         });
-        if !seed.is_empty() {
-            log.append(0, &seed)?;
-        }
         let start = SessionStart {
             parent: spec.parent,
             label: Some(spec.label),
@@ -119,7 +142,28 @@ impl Agent {
             inherited,
             extra: spec.extra,
         };
-        Self::publish(host, owner, id, log, projection, start, spec.kit)
+        let scope = scope_in(owner, &id)?;
+        let mut log = match host.store.create(&id, seed.len() as u64) {
+            Ok(log) => log,
+            Err(error) => {
+                drop(scope.close());
+                return Err(error.into());
+            }
+        };
+        if !seed.is_empty()
+            && let Err(error) = log.append(0, &seed)
+        {
+            log.abandon();
+            drop(scope.close());
+            return Err(error.into());
+        }
+        let session = Session {
+            id,
+            log,
+            projection,
+            start,
+        };
+        Self::publish(host, scope, session, spec.kit)
     }
 
     /// Goes on with a stored session. What a dead process left open is closed on the record;
@@ -140,6 +184,9 @@ impl Agent {
         extra: Map<String, Value>,
         kit: AgentKit,
     ) -> Result<Self, OpenError> {
+        if host.agents.get(id).is_some() {
+            return Err(OpenError::Live(id.clone()));
+        }
         let opened = host.store.open(id)?;
         let projection = Projection::of(&opened.events);
         let Some(first) = projection.start().cloned() else {
@@ -151,26 +198,31 @@ impl Agent {
             extra,
             ..first
         };
-        Self::publish(host, owner, id.clone(), opened.log, projection, start, kit)
+        let session = Session {
+            id: id.clone(),
+            log: opened.log,
+            projection,
+            start,
+        };
+        Self::publish(host, scope_in(owner, id)?, session, kit)
     }
 
     fn publish(
         host: &AgentHost,
-        owner: Option<&Scope>,
-        id: AgentId,
-        log: Box<dyn SessionLog>,
-        projection: Projection,
-        start: SessionStart,
+        scope: Scope,
+        session: Session,
         kit: AgentKit,
     ) -> Result<Self, OpenError> {
+        let Session {
+            id,
+            log,
+            projection,
+            start,
+        } = session;
         let label: Arc<str> = start.label.clone().unwrap_or_default().into();
-        let scope = match owner {
-            Some(owner) => owner.child(format!("agent {id}"))?,
-            None => Scope::root(format!("agent {id}")),
-        };
+        let fresh = !start.resumed;
         let activation = projection.activations() + 1;
         let repairs = projection.repairs();
-        let stopped_by_user = projection.stopped_by_user();
         let agent = Self(Arc::new(Inner {
             id,
             label,
@@ -188,54 +240,75 @@ impl Agent {
                 phase: Phase::Preparing,
                 closing: None,
                 closed: false,
+                born: false,
+                undriven: false,
                 failure: None,
                 subtree: Usage::default(),
-                stopped_by_user,
                 epoch: 0,
             }),
         }));
-        if !host.agents.enter(&agent) {
-            drop(agent.scope().close());
-            return Err(OpenError::Live(agent.id().clone()));
-        }
-        let events = std::iter::once(Event::SessionStart(start))
-            .chain(repairs)
-            .collect();
-        let begun = agent.commit(|state, inner| state.append(inner, events));
         let last = agent.clone();
         let attached = agent
             .scope()
             .on_close("let the session go", move || last.let_go());
-        match (begun, attached) {
-            (Ok(()), Ok(_)) => Ok(agent),
-            (Err(error), _) => {
-                agent.abandon();
-                Err(error.into())
-            }
-            (_, Err(closed)) => {
-                agent.abandon();
-                Err(closed.into())
+        let events = std::iter::once(Event::SessionStart(start))
+            .chain(repairs)
+            .collect();
+        let begun = attached
+            .map_err(OpenError::from)
+            .and_then(|_| agent.begin(events));
+        match begun {
+            Ok(()) => Ok(agent),
+            Err(error) => {
+                agent.unmake(fresh);
+                Err(error)
             }
         }
     }
 
-    /// Takes back an agent that was not published.
-    fn abandon(&self) {
-        self.host().agents.leave(self);
-        self.lock().log = None;
-        self.begin_close(super::Pending::Keep);
+    /// Writes the session's beginning and lists the agent, as one: who finds it finds it begun.
+    fn begin(&self, events: Vec<Event>) -> Result<(), OpenError> {
+        self.commit(|state, inner| {
+            if state.closed || inner.scope.is_closing() {
+                return Err(OpenError::OwnerClosing);
+            }
+            if !inner.host.agents.enter(self) {
+                return Err(OpenError::Live(inner.id.clone()));
+            }
+            if let Err(error) = state.append(inner, events) {
+                inner.host.agents.leave(self);
+                return Err(error.into());
+            }
+            state.born = true;
+            Ok(())
+        })
+    }
+
+    /// Takes back an agent that nobody came to know.
+    fn unmake(&self, fresh: bool) {
+        let log = {
+            let mut state = self.lock();
+            state.closing = Some(Pending::Keep);
+            state.closed = true;
+            state.log.take()
+        };
+        if let Some(log) = log.filter(|_| fresh) {
+            log.abandon();
+        }
         drop(self.scope().close());
     }
 
     /// Lets the agent run: if a message that may wake waits, its turn begins at once.
     pub fn start(&self) {
-        self.commit(|state, _| {
+        self.commit(|state, inner| {
+            state.follow_scope(inner);
             if !matches!(state.phase, Phase::Preparing) {
                 return;
             }
             state.phase = Phase::Idle;
             if state.closing.is_none() && state.projection.inbox().has_waking() {
-                self.open_turn(state);
+                // When the log refuses, what waits stays parked and `failure` tells.
+                let _ = state.open_turn(inner, Vec::new(), None);
             }
         });
     }

@@ -3,24 +3,27 @@
 // Invariants
 // 1. Every change of `projection` is an event that was appended to `log` first: accepted means
 //    appended.
-// 2. `phase` is Running exactly while a drive task exists; it is set in the same critical section
-//    that appends `turn/start`, and left in the one that finds nothing runnable in the inbox. A
-//    message is therefore either claimed by the running drive or starts a new one.
-// 3. `closing` never goes back. Once it is set no turn starts.
+// 2. `phase` is Running exactly while a drive exists; it is set in the same critical section that
+//    appends `turn/start`, and left in the one that finds nothing runnable in the inbox. A message is
+//    therefore either claimed by the running drive or starts a new one. The drive itself is spawned
+//    after the lock is released: a runtime that is gone drops it at once, and its drop takes the lock.
+// 3. `closing` never goes back. Once it is set, or the scope closes, no turn starts.
+// 4. Before `born` nothing is announced, and nobody can find the agent.
 // Lock order: agent state -> hub queue. No agent lock is taken under another agent's.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use offshoot_core::Scope;
+use offshoot_core::{Scope, text};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentHost, AgentKit, Appended, CancelCause, Pending, Status};
-use crate::event::Shared;
+use crate::event::{self, Shared};
 use crate::{
-    AgentId, AppendError, Event, EventRecord, MessageId, Projection, SessionLog, StoredEvent,
-    Target, Usage,
+    AgentId, AppendError, Event, EventRecord, MessageId, Projection, SessionLog, StoreError,
+    StoredEvent, Target, Usage,
 };
 
 pub(crate) struct Inner {
@@ -41,10 +44,39 @@ pub(crate) struct Inner {
 pub(super) struct Running {
     pub(super) cancel: CancellationToken,
     pub(super) cause: Option<CancelCause>,
-    /// What becomes of claimed messages that have not entered their step when the turn is cut.
-    pub(super) claimed: Pending,
+    /// Claimed messages that have not entered their step when the turn is cut are discarded with
+    /// this cause; without one they are put back. The first cause wins.
+    pub(super) discard: Option<CancelCause>,
     /// Waking messages that were accepted after the cancel: they start a turn of their own.
     pub(super) latched: Vec<MessageId>,
+}
+
+impl Running {
+    pub(super) fn new() -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            cause: None,
+            discard: None,
+            latched: Vec::new(),
+        }
+    }
+
+    /// Cuts the turn. Runs no code of the driver: waking its task only schedules it.
+    pub(super) fn cut(&mut self, cause: CancelCause, pending: Pending) {
+        self.cause.get_or_insert(cause);
+        if pending == Pending::Discard {
+            self.discard.get_or_insert(cause);
+            self.latched.clear();
+        }
+        self.cancel.cancel();
+    }
+}
+
+/// A message that is accepted with the turn that it opens.
+pub(super) struct Arriving {
+    pub(super) id: MessageId,
+    pub(super) target: Target,
+    pub(super) generation: u64,
 }
 
 pub(super) enum Phase {
@@ -60,10 +92,12 @@ pub(crate) struct State {
     pub(super) phase: Phase,
     pub(super) closing: Option<Pending>,
     pub(super) closed: bool,
+    /// The session's beginning is in the log, and the agent is listed.
+    pub(super) born: bool,
+    /// A turn was opened whose drive has not been spawned yet.
+    pub(super) undriven: bool,
     pub(super) failure: Option<String>,
     pub(super) subtree: Usage,
-    /// A user stopped the agent and has not written since: notices are quiet.
-    pub(super) stopped_by_user: bool,
     /// Counts critical sections that may have changed something.
     pub(super) epoch: u64,
 }
@@ -78,6 +112,28 @@ impl State {
         }
     }
 
+    /// Begins to end the agent; false when it was ending already.
+    pub(super) fn begin_closing(&mut self, inner: &Inner, pending: Pending) -> bool {
+        if self.closing.is_some() {
+            return false;
+        }
+        self.closing = Some(pending);
+        self.announce_status(inner);
+        if let Some(running) = self.running() {
+            running.cut(CancelCause::Disposed, pending);
+            running.latched.clear();
+        }
+        tracing::debug!(agent = %inner.id, "closing");
+        true
+    }
+
+    /// An agent ends with its scope, whoever closes it: asked before anything that could run.
+    pub(super) fn follow_scope(&mut self, inner: &Inner) {
+        if self.closing.is_none() && inner.scope.is_closing() {
+            self.begin_closing(inner, Pending::Keep);
+        }
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -89,12 +145,17 @@ impl State {
         }
     }
 
-    /// Appends events to the log, then folds them, all or none.
+    /// Appends events to the log, then folds and announces them, all or none.
     pub(super) fn append(&mut self, inner: &Inner, events: Vec<Event>) -> Result<(), AppendError> {
-        self.append_shared(inner, events).map(drop)
+        let stored = self.write(inner, events)?;
+        self.announce(inner, &stored);
+        Ok(())
     }
 
-    fn append_shared(&mut self, inner: &Inner, events: Vec<Event>) -> Appended {
+    fn write(&mut self, inner: &Inner, events: Vec<Event>) -> Appended {
+        for event in &events {
+            event::check(event).map_err(AppendError::Unstorable)?;
+        }
         let expected = self.projection.next_seq();
         let time = inner.host.clock.now();
         let shared: Vec<Shared> = (expected..)
@@ -102,10 +163,19 @@ impl State {
             .map(|(seq, event)| Arc::new(StoredEvent { seq, time, event }))
             .collect();
         let Some(log) = &mut self.log else {
-            let found = expected;
-            return Err(AppendError::Conflict { expected, found });
+            return Err(StoreError::NotFound(inner.id.clone()).into());
         };
-        if let Err(error) = log.append(expected, &shared) {
+        // A log that panics half-way refuses what comes next, by its sequence.
+        let written = catch_unwind(AssertUnwindSafe(|| log.append(expected, &shared)));
+        let written = written.unwrap_or_else(|panic| {
+            let message = text::panic_message(&*panic).to_owned();
+            Err(StoreError::Io {
+                place: format!("the log of {}", inner.id),
+                error: std::io::Error::other(message),
+            }
+            .into())
+        });
+        if let Err(error) = written {
             tracing::error!(agent = %inner.id, %error, "the session log could not be written");
             self.failure = Some(error.to_string());
             return Err(error);
@@ -113,16 +183,19 @@ impl State {
         for event in &shared {
             self.projection.apply(event);
         }
+        Ok(shared)
+    }
+
+    fn announce(&self, inner: &Inner, stored: &[Shared]) {
         inner
             .host
             .hub
-            .enqueue_stored(&inner.id, &inner.label, inner.depth, &shared);
-        Ok(shared)
+            .enqueue_stored(&inner.id, &inner.label, inner.depth, stored);
     }
 
     /// Announces the status that the agent has now. Live only: it is in no log.
     pub(super) fn announce_status(&self, inner: &Inner) {
-        if inner.host.hub.has_observers() {
+        if self.born && inner.host.hub.has_observers() {
             inner.host.hub.enqueue([EventRecord {
                 session: inner.id.clone(),
                 label: Arc::clone(&inner.label),
@@ -136,38 +209,79 @@ impl State {
         }
     }
 
-    /// The events that open a turn and claim its first batch.
-    pub(super) fn opening(&self) -> Vec<Event> {
-        let turn = self.projection.turn() + 1;
-        self.claiming(Target::NextTurn, turn, 1, |generation| {
-            // A turn whose end could not be written is ended first.
-            let mut events = self.projection.repairs();
-            events.push(Event::TurnStart { turn, generation });
-            events
-        })
+    /// Ends a turn whose end could not be written before. What it had claimed waits again.
+    pub(super) fn repair(&mut self, inner: &Inner) -> Result<(), AppendError> {
+        let repairs = self.projection.repairs();
+        if repairs.is_empty() {
+            return Ok(());
+        }
+        self.append(inner, repairs)
     }
 
-    /// The events that claim what a boundary takes, after those that `first` makes of the greatest
-    /// generation in the batch.
-    pub(super) fn claiming(
-        &self,
-        boundary: Target,
-        turn: u64,
-        step: u64,
-        first: impl FnOnce(u64) -> Vec<Event>,
-    ) -> Vec<Event> {
-        let batch = self.projection.inbox().batch(boundary);
-        let generation = batch
-            .iter()
-            .map(|entry| entry.message.source.generation)
-            .max();
-        let mut events = first(generation.unwrap_or(0));
-        events.extend(batch.iter().map(|entry| Event::InboxClaimed {
-            message_id: entry.message.id.clone(),
+    /// Appends `first`, whose last event may insert `arriving`, and in the same append opens a turn
+    /// on an idle agent. The agent stays idle, and nothing is appended, when the log refuses.
+    pub(super) fn open_turn(
+        &mut self,
+        inner: &Inner,
+        first: Vec<Event>,
+        arriving: Option<Arriving>,
+    ) -> Result<(), AppendError> {
+        self.repair(inner)?;
+        let inserted = first.len();
+        let mut events = first;
+        events.extend(self.opening(arriving));
+        let stored = self.write(inner, events)?;
+        self.phase = Phase::Running(Running::new());
+        self.undriven = true;
+        self.announce(inner, &stored[..inserted]);
+        self.announce_status(inner);
+        self.announce(inner, &stored[inserted..]);
+        Ok(())
+    }
+
+    /// Opens the next turn of a drive. False when the log refuses.
+    pub(super) fn open_next_turn(&mut self, inner: &Inner) -> bool {
+        let events = self.opening(None);
+        let opened = self.append(inner, events).is_ok();
+        if opened {
+            self.phase = Phase::Running(Running::new());
+        }
+        opened
+    }
+
+    /// The events that open a turn and claim its first batch.
+    fn opening(&self, arriving: Option<Arriving>) -> Vec<Event> {
+        let turn = self.projection.turn() + 1;
+        let inbox = self.projection.inbox();
+        let waiting = inbox
+            .batch(Target::NextTurn)
+            .into_iter()
+            .map(|entry| Arriving {
+                id: entry.message.id.clone(),
+                target: entry.target,
+                generation: entry.message.source.generation,
+            });
+        let mut batch: Vec<_> = waiting.collect();
+        if let Some(arriving) = arriving {
+            // It is the last of its list: of two followups the one that waits is read first.
+            let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
+            match arriving.target {
+                Target::NextStep => batch.insert(followups, arriving),
+                Target::NextTurn if followups == batch.len() => batch.push(arriving),
+                Target::NextTurn => {}
+            }
+        }
+        let generation = batch.iter().map(|entry| entry.generation).max();
+        let start = Event::TurnStart {
             turn,
-            step,
-        }));
-        events
+            generation: generation.unwrap_or(0),
+        };
+        let claims = batch.into_iter().map(|entry| Event::InboxClaimed {
+            message_id: entry.id,
+            turn,
+            step: 1,
+        });
+        std::iter::once(start).chain(claims).collect()
     }
 
     /// Everything that waits, claimed messages included, as events that discard it.

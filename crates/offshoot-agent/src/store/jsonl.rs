@@ -12,28 +12,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{AppendError, OpenedSession, SessionLog, SessionStore, StoreError};
+use crate::event::OWN_TYPES;
 use crate::{AgentId, Event, StoredEvent};
 
 const FORMAT: &str = "offshoot-session";
 const VERSION: u32 = 1;
-
-/// Event types of this crate. An event of such a type that does not have its fields is corrupt,
-/// while one of an unknown type belongs to a crate above.
-const OWN_TYPES: [&str; 13] = [
-    "session/start",
-    "inbox/inserted",
-    "inbox/claimed",
-    "inbox/discarded",
-    "turn/start",
-    "turn/end",
-    "step/start",
-    "step/end",
-    "message/user",
-    "message/assistant",
-    "tool/call",
-    "tool/result",
-    "agent/status",
-];
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -61,7 +44,7 @@ impl JsonlStore {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|error| io(&folder, error))?;
         // Asked now, so that an unwritable folder is an error at the start and not at the first event.
-        let probe = folder.join(format!(".probe-{}", std::process::id()));
+        let probe = folder.join(format!(".probe-{}", offshoot_core::fresh_id()));
         File::create(&probe)
             .and_then(|mut file| file.write_all(b"\n"))
             .and_then(|()| std::fs::remove_file(&probe))
@@ -159,6 +142,13 @@ impl SessionLog for JsonlLog {
     fn flush(&mut self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(|error| io(&self.path, error))
     }
+
+    fn abandon(self: Box<Self>) {
+        // Removed before the lock ends with the file: nobody else can have it open.
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "a session could not be taken back");
+        }
+    }
 }
 
 /// What a file holds, up to its last whole line.
@@ -237,16 +227,10 @@ fn load(path: &Path, file: &mut File, extent: &Extent) -> Result<Loaded, StoreEr
             loaded.header = Some(parse_header(path, &line)?);
         } else {
             let event = parse_event(path, number, &line)?;
-            let expected = loaded
-                .events
-                .last()
-                .map(|last: &Arc<StoredEvent>| last.seq + 1);
-            if expected.is_some_and(|expected| expected != event.seq) {
-                let what = format!(
-                    "expected seq {}, found {}",
-                    expected.unwrap_or(0),
-                    event.seq
-                );
+            let last: Option<&Arc<StoredEvent>> = loaded.events.last();
+            let expected = last.map_or(0, |last| last.seq + 1);
+            if expected != event.seq {
+                let what = format!("expected seq {expected}, found {}", event.seq);
                 return Err(corrupt(path, number, what));
             }
             loaded.events.push(Arc::new(event));
@@ -310,7 +294,14 @@ impl SessionStore for JsonlStore {
             .open(&path)
             .map_err(|error| missing(&path, id, error))?;
         lock(&file, &path, id)?;
-        let loaded = load(&path, &mut file, &Extent::Whole)?;
+        let mut loaded = load(&path, &mut file, &Extent::Whole)?;
+        if !loaded.has_first() {
+            // What another session's past left of a session that was never born is not its own.
+            loaded.torn += loaded.whole;
+            loaded.whole = 0;
+            loaded.events.clear();
+            loaded.header = None;
+        }
         let mut length = loaded.whole;
         file.set_len(length)
             .and_then(|()| file.seek(SeekFrom::Start(length)))

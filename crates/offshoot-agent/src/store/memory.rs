@@ -47,6 +47,10 @@ impl SessionLog for MemoryLog {
     fn flush(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    fn abandon(self: Box<Self>) {
+        lock(&self.sessions).remove(&self.id);
+    }
 }
 
 impl Drop for MemoryLog {
