@@ -55,8 +55,8 @@ struct Source {
 }
 
 const SOURCE: Source = Source {
-    tool_schemas: |_| Vec::new(),
-    prompt_sections: Vec::new,
+    tool_schemas: offshoot::snapshots::tool_schemas,
+    prompt_sections: offshoot::snapshots::prompt_sections,
 };
 
 fn of_this_build() -> anyhow::Result<Snapshots> {

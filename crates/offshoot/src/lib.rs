@@ -4,6 +4,7 @@
 
 pub mod config;
 mod runtime;
+pub mod snapshots;
 
 #[doc(inline)]
 pub use offshoot_agent as agent;
