@@ -273,6 +273,30 @@ async fn a_discard_at_the_end_names_the_end_also_after_an_interrupt() {
     );
 }
 
+/// Decision 8: the end of an agent ends, whatever its settings and its driver do.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_never_ends_does_not_keep_the_session() {
+    let settings = AgentSettings {
+        cancel_grace: Duration::from_secs(1_000_000),
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Deaf, settings);
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    let report = agent.close(Pending::Keep).await;
+    assert!(!report.is_clean(), "it is reported");
+    assert_eq!(agent.status(), Status::Closed);
+    assert_eq!(world.host.agents.get(agent.id()), None);
+    let before = world.log(&agent);
+    support::check_closed(&before);
+    assert!(step.context.record_result(support::result_of("c")).is_err());
+    step.complete();
+    soon("the end of the drive", agent.idle()).await;
+    assert_eq!(world.log(&agent), before, "nothing is appended any more");
+    assert_eq!(world.statuses(agent.id()), ["running", "closing", "closed"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_agent_started_is_closed_before_its_log() {
     let world = World::new();

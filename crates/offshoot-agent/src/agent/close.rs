@@ -2,11 +2,16 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use offshoot_core::CloseReport;
 
 use super::state::Phase;
 use super::{Agent, CancelCause, Status};
+
+/// How long the end of an agent waits for its step, which the cancel grace should have ended long
+/// before: less than a scope waits for a cleanup, so that the session is let go in any case.
+const STEP_LIMIT: Duration = Duration::from_secs(50);
 
 /// What becomes of messages that wait when a turn is cancelled or an agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +78,10 @@ impl Agent {
     /// The last cleanup of the agent's scope: waits for the drive, then lets the session go.
     pub(super) async fn let_go(self) -> Result<(), String> {
         self.begin_close(Pending::Keep);
-        self.until(|state| (!matches!(state.phase, Phase::Running(_))).then_some(()))
-            .await;
+        let ended = tokio::time::timeout(STEP_LIMIT, self.idle()).await;
+        if ended.is_err() {
+            tracing::error!(agent = %self.id(), "a step did not end: its session is let go");
+        }
         let log = self.commit(|state, inner| {
             if !state.born {
                 // Its maker is still at it, and finds the agent closed.
@@ -95,7 +102,9 @@ impl Agent {
             log
         });
         self.host().agents.leave(&self);
-        let Some(mut log) = log else { return Ok(()) };
-        log.flush().map_err(|error| error.to_string())
+        if let Some(mut log) = log {
+            log.flush().map_err(|error| error.to_string())?;
+        }
+        ended.map_err(|_| "a step did not end".to_owned())
     }
 }

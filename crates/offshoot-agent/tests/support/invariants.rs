@@ -7,7 +7,7 @@ use std::sync::Arc;
 use offshoot_agent::{CallId, Event, Message, StoredEvent, Target};
 
 /// What became of an accepted message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Waits,
     Claimed,
@@ -50,6 +50,8 @@ struct Reader {
     woken: bool,
     sessions: u64,
     after_ordinary_end: bool,
+    /// The process that opened this turn died: its last append may lack its end.
+    torn: bool,
 }
 
 /// Checks a log, or the beginning of one.
@@ -95,6 +97,17 @@ impl Reader {
     }
 
     fn event(&mut self, event: &Event, at: &str) {
+        if let Event::SessionStart(start) = event {
+            if start.inherited.is_some() {
+                // A session that begins with another one's past takes only its numbers over.
+                *self = Self {
+                    turn: self.turn,
+                    ..Self::default()
+                };
+            }
+            self.torn = self.open_turn;
+            self.must_wake = false;
+        }
         let claims = matches!(event, Event::InboxClaimed { .. });
         if !claims && self.must_wake {
             assert!(self.woken, "a turn that no message woke {at}");
@@ -105,7 +118,7 @@ impl Reader {
             self.must_wake = false;
         }
         let enters = matches!(event, Event::MessageUser { .. });
-        if self.open_step && !enters {
+        if self.open_step && !enters && !self.torn {
             assert!(
                 self.claimed.is_empty(),
                 "claimed for a step and not entered {at}"
@@ -208,7 +221,7 @@ impl Reader {
             Event::TurnEnd { turn, reason, .. } => {
                 assert!(self.open_turn && !self.open_step, "{at}");
                 assert_eq!(*turn, self.turn, "{at}");
-                self.open_turn = false;
+                (self.open_turn, self.torn) = (false, false);
                 self.after_ordinary_end = reason.is_ordinary();
                 while let Some(id) = self.claimed.pop_back() {
                     self.fates.insert(id.clone(), Fate::Waits);

@@ -8,6 +8,7 @@
 )]
 
 mod invariants;
+pub mod model;
 mod stage;
 
 use std::path::Path;

@@ -1,0 +1,281 @@
+//! Random lives of an agent beside a plain sequential model of one, and what a crash leaves of them.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use offshoot_agent::{
+    Agent, AgentHost, AgentSettings, AgentSpec, CancelCause, DriverError, MemoryStore, Pending,
+    Placement, Projection, SessionStore, Status, StepOutcome, StoredEvent, Target,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use support::model::{MAX_CHAIN, MAX_STEPS, Model, Next, Note, Outcome, Phase};
+use support::{Fate, Manner, Step, World, from_agent, notice, user};
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Followup { user: bool },
+    Steer { user: bool },
+    Inject { user: bool },
+    Notify { wake: bool, generation: u64 },
+    Cancel(CancelCause, Pending),
+    Withdraw(usize),
+    Settle,
+    Finish(Outcome),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let cause = prop_oneof![
+        Just(CancelCause::User),
+        Just(CancelCause::Parent),
+        Just(CancelCause::Interrupt),
+    ];
+    let pending = prop_oneof![3 => Just(Pending::Keep), 1 => Just(Pending::Discard)];
+    let outcome = prop_oneof![
+        3 => Just(Outcome::Continue),
+        4 => Just(Outcome::Completed),
+        1 => Just(Outcome::MaxTokens),
+        1 => Just(Outcome::Refusal),
+        1 => Just(Outcome::Error),
+        1 => Just(Outcome::Panic),
+    ];
+    prop_oneof![
+        3 => any::<bool>().prop_map(|user| Op::Followup { user }),
+        3 => any::<bool>().prop_map(|user| Op::Steer { user }),
+        2 => any::<bool>().prop_map(|user| Op::Inject { user }),
+        3 => (any::<bool>(), 0..=MAX_CHAIN + 1)
+            .prop_map(|(wake, generation)| Op::Notify { wake, generation }),
+        2 => (cause, pending).prop_map(|(cause, pending)| Op::Cancel(cause, pending)),
+        1 => (0..20_usize).prop_map(Op::Withdraw),
+        4 => Just(Op::Settle),
+        6 => outcome.prop_map(Op::Finish),
+    ]
+}
+
+struct Pair {
+    world: World,
+    agent: Agent,
+    model: Model,
+    step: Option<Step>,
+    sent: usize,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let settings = AgentSettings {
+            max_steps_per_turn: MAX_STEPS,
+            max_wake_chain: MAX_CHAIN,
+            cancel_grace: Duration::from_secs(30),
+            ..AgentSettings::default()
+        };
+        let world = World::with(Manner::Deaf, settings);
+        let agent = world.agent();
+        Self {
+            world,
+            agent,
+            model: Model::default(),
+            step: None,
+            sent: 0,
+        }
+    }
+
+    fn send(&mut self, target: Target, wake: bool, by_user: bool) {
+        let name = format!("m{}", self.sent);
+        self.sent += 1;
+        let message = if by_user {
+            user(&name)
+        } else {
+            from_agent(&name)
+        };
+        let delivered = match (target, wake) {
+            (Target::NextTurn, _) => self.agent.followup(message),
+            (Target::NextStep, true) => self.agent.steer(message),
+            (Target::NextStep, false) => self.agent.inject(message),
+        };
+        let placement = self.model.accept(Note {
+            name,
+            target,
+            wake,
+            user: by_user,
+        });
+        self.placed(placement, delivered.expect("accepted").placement);
+    }
+
+    fn placed(&self, expected: Placement, found: Placement) {
+        assert_eq!(found, expected, "the placement");
+    }
+
+    async fn apply(&mut self, op: Op) {
+        match op {
+            Op::Followup { user } => self.send(Target::NextTurn, true, user),
+            Op::Steer { user } => self.send(Target::NextStep, true, user),
+            Op::Inject { user } => self.send(Target::NextStep, false, user),
+            Op::Notify { wake, generation } => {
+                let name = format!("m{}", self.sent);
+                self.sent += 1;
+                let delivered = self.agent.notify(notice(&name, generation), wake);
+                let quiet = generation > MAX_CHAIN || self.model.stopped;
+                let placement = self.model.accept(Note {
+                    name,
+                    target: Target::NextStep,
+                    wake: wake && !quiet,
+                    user: false,
+                });
+                self.placed(placement, delivered.expect("accepted").placement);
+            }
+            Op::Cancel(cause, pending) => {
+                let ran = self.agent.cancel(cause, pending);
+                assert_eq!(ran, self.model.cancel(cause, pending));
+            }
+            Op::Withdraw(n) => {
+                let name = format!("m{n}");
+                let found = self.agent.withdraw(&name.parse().expect("an id"), "test");
+                assert_eq!(found, self.model.withdraw(&name), "{name}");
+            }
+            Op::Settle => {
+                let next = self.model.settle();
+                self.follow(next).await;
+            }
+            Op::Finish(outcome) => {
+                if let Some(step) = self.step.take() {
+                    match outcome {
+                        Outcome::Continue => step.go_on(),
+                        Outcome::Completed => step.complete(),
+                        Outcome::MaxTokens => step.end(Ok(StepOutcome::MaxTokens)),
+                        Outcome::Refusal => step.end(Ok(StepOutcome::Refusal)),
+                        Outcome::Error => step.end(Err(DriverError::new("no"))),
+                        Outcome::Panic => step.panic(),
+                    }
+                    let next = self.model.finish(outcome);
+                    self.follow(next).await;
+                }
+            }
+        }
+        self.compare();
+    }
+
+    async fn follow(&mut self, next: Next) {
+        match next {
+            Next::Step { at, read } => {
+                let step = self.world.stage.next().await;
+                assert_eq!(step.at(), format!("{}/{}", at.0, at.1));
+                assert_eq!(step.read(), read, "what entered step {}", step.at());
+                self.step = Some(step);
+            }
+            Next::Idle => support::soon("idle", self.agent.idle()).await,
+            Next::Nothing => {}
+        }
+    }
+
+    fn compare(&self) {
+        let waiting: Vec<String> = self.agent.with_projection(|p| {
+            let entries = p.inbox().entries();
+            entries.map(|entry| entry.message.id.to_string()).collect()
+        });
+        assert_eq!(waiting, self.model.waiting(), "what waits");
+        let running = self.agent.status() == Status::Running;
+        assert_eq!(running, self.model.is_running(), "whether a turn runs");
+        let (turn, stopped) = self
+            .agent
+            .with_projection(|p| (p.turn(), p.stopped_by_user()));
+        assert_eq!((turn, stopped), (self.model.turn, self.model.stopped));
+        let log = self.world.log(&self.agent);
+        let folded = Projection::of(&log);
+        self.agent.with_projection(|live| {
+            assert_eq!(folded.inbox(), live.inbox(), "the fold of the log");
+            assert_eq!(folded.history(), live.history());
+            assert_eq!(folded.facts(), live.facts());
+            assert_eq!(folded.open_turn(), live.open_turn());
+        });
+        support::check(&log);
+    }
+
+    /// Closes the agent; gives its log.
+    async fn end(mut self) -> Vec<Arc<StoredEvent>> {
+        let agent = self.agent.clone();
+        let ledger = self.world.finish(self.agent).await;
+        self.model.cancel(CancelCause::Disposed, Pending::Keep);
+        if let Phase::Opened { .. } = self.model.phase {
+            // What was latched before waits like the rest: an agent that ends opens no turn.
+            self.model.drop_latch();
+            self.model.settle();
+        }
+        let mut expected = Vec::new();
+        expected.extend(self.model.read.iter().map(|name| (name, Fate::Read)));
+        expected.extend(
+            self.model
+                .discarded
+                .iter()
+                .map(|name| (name, Fate::Discarded)),
+        );
+        let waiting = self.model.waiting();
+        expected.extend(waiting.iter().map(|name| (name, Fate::Waits)));
+        expected.sort();
+        let found: Vec<_> = ledger.0.iter().map(|(name, fate)| (name, *fate)).collect();
+        assert_eq!(found, expected);
+        self.world.log(&agent)
+    }
+}
+
+/// A process that dies after `kept` events of `log`; the next one runs what waits to the end.
+async fn crash(log: &[Arc<StoredEvent>], kept: usize) {
+    let store = MemoryStore::default();
+    let id = "s".parse().expect("an id");
+    let mut writer = store.create(&id, 0).expect("a session");
+    writer.append(0, &log[..kept]).expect("an append");
+    drop(writer);
+    let host = AgentHost::new(Arc::new(store), AgentSettings::default());
+    let (driver, stage) = support::stage(Manner::Polite);
+    drop(stage);
+    let kit = AgentSpec::root(support::kit(Arc::new(driver))).kit;
+    let agent = Agent::resume(&host, None, &id, Default::default(), kit).expect("the session");
+    agent.start();
+    support::soon("idle", agent.idle()).await;
+    agent.steer(user("last")).expect("accepted");
+    support::soon("idle", agent.idle()).await;
+    agent.close(Pending::Keep).await;
+    let before = support::check(&log[..kept]);
+    let after = support::check_closed(&host.store.read(&id).expect("the log"));
+    for (name, fate) in &before.0 {
+        let expected = match fate {
+            Fate::Discarded => Fate::Discarded,
+            Fate::Read | Fate::Waits | Fate::Claimed => Fate::Read,
+        };
+        assert_eq!(after.of(name), Some(expected), "{name} after {kept} events");
+    }
+}
+
+fn run(future: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(future);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn an_agent_lives_as_the_model_does(
+        ops in vec(op(), 1..60),
+        cuts in vec(any::<proptest::sample::Index>(), 3),
+    ) {
+        run(async {
+            let mut pair = Pair::new();
+            for op in ops {
+                pair.apply(op).await;
+            }
+            let log = pair.end().await;
+            for cut in cuts {
+                crash(&log, 1 + cut.index(log.len())).await;
+            }
+        });
+    }
+}

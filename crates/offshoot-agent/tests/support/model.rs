@@ -1,0 +1,249 @@
+//! The inbox and the phases of an agent as a plain sequential program, written from the rules alone.
+
+use std::collections::VecDeque;
+
+use offshoot_agent::{CancelCause, Pending, Placement, Target};
+
+pub const MAX_STEPS: u64 = 4;
+pub const MAX_CHAIN: u64 = 2;
+
+/// A message as the model knows it.
+#[derive(Clone, Debug)]
+pub struct Note {
+    pub name: String,
+    pub target: Target,
+    pub wake: bool,
+    pub user: bool,
+}
+
+/// A cancel that the running turn has met.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    cause: CancelCause,
+    discard: bool,
+    latched: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub enum Phase {
+    #[default]
+    Idle,
+    /// A turn is open and its first step has not begun.
+    Opened {
+        claimed: Vec<Note>,
+        cut: Option<Cut>,
+    },
+    Stepping {
+        step: u64,
+        cut: Option<Cut>,
+    },
+}
+
+/// How a step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Continue,
+    Completed,
+    MaxTokens,
+    Refusal,
+    Error,
+    Panic,
+}
+
+/// What the drive does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    Step { at: (u64, u64), read: Vec<String> },
+    Idle,
+    Nothing,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub next_step: VecDeque<Note>,
+    pub next_turn: VecDeque<Note>,
+    pub phase: Phase,
+    pub turn: u64,
+    pub stopped: bool,
+    pub read: Vec<String>,
+    pub discarded: Vec<String>,
+}
+
+impl Model {
+    pub fn waiting(&self) -> Vec<String> {
+        let lists = self.next_step.iter().chain(&self.next_turn);
+        lists.map(|note| note.name.clone()).collect()
+    }
+
+    pub fn is_running(&self) -> bool {
+        !matches!(self.phase, Phase::Idle)
+    }
+
+    fn cut(&mut self) -> Option<&mut Cut> {
+        match &mut self.phase {
+            Phase::Idle => None,
+            Phase::Opened { cut, .. } | Phase::Stepping { cut, .. } => cut.as_mut(),
+        }
+    }
+
+    pub fn drop_latch(&mut self) {
+        if let Some(cut) = self.cut() {
+            cut.latched.clear();
+        }
+    }
+
+    fn list(&mut self, target: Target) -> &mut VecDeque<Note> {
+        match target {
+            Target::NextStep => &mut self.next_step,
+            Target::NextTurn => &mut self.next_turn,
+        }
+    }
+
+    pub fn accept(&mut self, note: Note) -> Placement {
+        self.stopped &= !note.user;
+        let (name, target, wake) = (note.name.clone(), note.target, note.wake);
+        self.list(target).push_back(note);
+        if !self.is_running() {
+            if !wake {
+                return Placement::Parked;
+            }
+            self.open();
+            return Placement::TurnStarted;
+        }
+        match (self.cut(), target) {
+            (Some(cut), _) if wake => {
+                cut.latched.push(name);
+                Placement::NextTurn
+            }
+            (Some(_), _) => Placement::Parked,
+            (None, Target::NextStep) => Placement::NextStep,
+            (None, Target::NextTurn) => Placement::NextTurn,
+        }
+    }
+
+    fn open(&mut self) {
+        let mut claimed: Vec<_> = self.next_step.drain(..).collect();
+        claimed.extend(self.next_turn.pop_front());
+        self.stopped &= !claimed.iter().any(|note| note.user);
+        self.turn += 1;
+        self.phase = Phase::Opened { claimed, cut: None };
+    }
+
+    pub fn cancel(&mut self, cause: CancelCause, pending: Pending) -> bool {
+        self.stopped |= cause == CancelCause::User;
+        let discard = pending == Pending::Discard;
+        if let Phase::Opened { cut, .. } | Phase::Stepping { cut, .. } = &mut self.phase {
+            let cut = cut.get_or_insert_with(|| Cut {
+                cause,
+                discard: false,
+                latched: Vec::new(),
+            });
+            cut.discard |= discard;
+            if discard {
+                cut.latched.clear();
+            }
+        }
+        if discard {
+            self.discarded.extend(self.waiting());
+            self.next_step.clear();
+            self.next_turn.clear();
+        }
+        self.is_running()
+    }
+
+    pub fn withdraw(&mut self, name: &str) -> bool {
+        let before = self.waiting().len();
+        self.next_step.retain(|note| note.name != name);
+        self.next_turn.retain(|note| note.name != name);
+        let found = self.waiting().len() < before;
+        if found {
+            self.discarded.push(name.to_owned());
+        }
+        found
+    }
+
+    /// Lets the drive go on to where it waits for somebody.
+    pub fn settle(&mut self) -> Next {
+        loop {
+            match std::mem::take(&mut self.phase) {
+                Phase::Opened {
+                    claimed,
+                    cut: Some(cut),
+                } => {
+                    self.abort(cut, claimed);
+                    if !self.is_running() {
+                        return Next::Idle;
+                    }
+                }
+                Phase::Opened { claimed, cut: None } => {
+                    let names: Vec<_> = claimed.into_iter().map(|note| note.name).collect();
+                    self.read.extend(names.iter().cloned());
+                    self.phase = Phase::Stepping { step: 1, cut: None };
+                    return Next::Step {
+                        at: (self.turn, 1),
+                        read: names,
+                    };
+                }
+                other => {
+                    self.phase = other;
+                    return Next::Nothing;
+                }
+            }
+        }
+    }
+
+    fn abort(&mut self, cut: Cut, claimed: Vec<Note>) {
+        if cut.discard {
+            self.discarded
+                .extend(claimed.into_iter().map(|note| note.name));
+        } else {
+            for note in claimed.into_iter().rev() {
+                self.list(note.target).push_front(note);
+            }
+        }
+        self.stopped |= cut.cause == CancelCause::User;
+        self.phase = Phase::Idle;
+        let waiting = self.waiting();
+        if cut.latched.iter().any(|name| waiting.contains(name)) {
+            self.open();
+        }
+    }
+
+    /// The step that runs ends.
+    pub fn finish(&mut self, outcome: Outcome) -> Next {
+        let Phase::Stepping { step, cut } = std::mem::take(&mut self.phase) else {
+            return Next::Nothing;
+        };
+        if let Some(cut) = cut {
+            self.abort(cut, Vec::new());
+        } else {
+            let more = match outcome {
+                Outcome::Continue => true,
+                Outcome::Completed | Outcome::MaxTokens => !self.next_step.is_empty(),
+                Outcome::Refusal | Outcome::Error | Outcome::Panic => return Next::Idle,
+            };
+            if more && step >= MAX_STEPS {
+                return Next::Idle;
+            }
+            if more {
+                let claimed: Vec<_> = self.next_step.drain(..).collect();
+                self.stopped &= !claimed.iter().any(|note| note.user);
+                let names: Vec<_> = claimed.into_iter().map(|note| note.name).collect();
+                self.read.extend(names.iter().cloned());
+                let step = step + 1;
+                self.phase = Phase::Stepping { step, cut: None };
+                return Next::Step {
+                    at: (self.turn, step),
+                    read: names,
+                };
+            }
+            if !self.waiting().is_empty() {
+                self.open();
+            }
+        }
+        match self.settle() {
+            Next::Nothing => Next::Idle,
+            next => next,
+        }
+    }
+}
