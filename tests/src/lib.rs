@@ -1,1 +1,8 @@
-//! Cross-crate tests of the Offshoot workspace live under `tests/`.
+//! What the cross-crate tests share: the built program, scripted runs of it, and their event streams
+//! in a form that is the same every time.
+
+mod normal;
+mod program;
+
+pub use normal::normalised;
+pub use program::{Scripted, program, scenario};

@@ -1,0 +1,120 @@
+//! The scenario corpus, run through the built program: each script's event stream is a snapshot.
+
+use offshoot_tests::{Scripted, normalised, scenario};
+
+/// Runs a scenario in an empty folder and compares its stream with the committed one.
+fn check(name: &str) -> Scripted {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Scripted::run(&scenario(name), folder.path(), &[]);
+    assert_eq!(run.stderr, "", "nothing is said on stderr");
+    compare(name, &normalised(&run));
+    run
+}
+
+fn compare(name: &str, stream: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../scenarios/expected");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, stream));
+}
+
+macro_rules! scenarios {
+    ($($test:ident = $name:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check($name);
+            }
+        )*
+    };
+}
+
+scenarios! {
+    background_shell_collected = "background-shell-collected";
+    background_shell_notice = "background-shell-notice";
+    bad_arguments = "bad-arguments";
+    cancel = "cancel";
+    cancel_keeps_the_inbox = "cancel-keeps-the-inbox";
+    depth_limit = "depth-limit";
+    exhausted = "exhausted";
+    followup = "followup";
+    followup_resumes_a_child = "followup-resumes-a-child";
+    foreground = "foreground";
+    foreground_failed = "foreground-failed";
+    grandchildren_settle_first = "grandchildren-settle-first";
+    interrupt = "interrupt";
+    kill = "kill";
+    killed_by_a_person = "killed-by-a-person";
+    one_shot_background = "one-shot-background";
+    one_shot_stops_its_tasks = "one-shot-stops-its-tasks";
+    refusal = "refusal";
+    settlement_wakes_idle_parent = "settlement-wakes-idle-parent";
+    steer = "steer";
+    waiting_child = "waiting-child";
+}
+
+#[test]
+fn settlement() {
+    let run = check("settlement");
+    let calls: Vec<_> = run
+        .of_type("tool/call")
+        .map(|line| &line["event"])
+        .collect();
+    assert_eq!(calls.len(), 1, "the only tool call is the delegation");
+    assert_eq!(calls[0]["name"], "subagent");
+    assert!(calls[0]["args"].get("run_in_background").is_none());
+    let notices: Vec<_> = run.entered("root", "settled").collect();
+    assert_eq!(notices.len(), 1, "exactly one notice");
+    let said = notices[0]["message"]["content"][0]["text"]
+        .as_str()
+        .expect("a text");
+    assert!(said.contains("CHILD_RESULT 42 KiB"), "{said}");
+    assert!(run.text().contains("CHILD_RESULT 42 KiB"), "{}", run.text());
+    assert_eq!(
+        run.of_label("sizes")
+            .filter(|line| line["event"]["type"] == "tool/call")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn child_message_first() {
+    let run = check("child-message-first");
+    let entered: Vec<_> = run
+        .of_label("root")
+        .map(|line| &line["event"])
+        .filter(|event| event["type"] == "message/user")
+        .map(|event| {
+            event["message"]["source"]["kind"]
+                .as_str()
+                .unwrap_or_default()
+        })
+        .collect();
+    assert_eq!(entered, ["user", "agent", "settled"]);
+}
+
+#[test]
+fn crash_and_resume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("sessions");
+    let store = store.to_str().expect("a path");
+    let crashed = Scripted::run(&scenario("crash"), folder.path(), &["--store", store]);
+    assert_eq!(crashed.exit, Some(86));
+    assert!(crashed.result.is_none());
+    let root = crashed.root().to_owned();
+    let arguments = ["--store", store, "--resume", &root];
+    let resumed = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);
+    assert_eq!(resumed.exit, Some(0), "{}", resumed.stderr);
+    // One stream: the sessions go on where they were.
+    let mut both = crashed;
+    both.events.extend(resumed.events.clone());
+    both.result = resumed.result.clone();
+    both.exit = resumed.exit;
+    compare("crash-and-resume", &normalised(&both));
+    // Told once: a second resume has nothing to tell.
+    let again = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);
+    assert_eq!(again.entered("root", "settled").count(), 0);
+    assert_eq!(again.entered("root", "task").count(), 0);
+}
