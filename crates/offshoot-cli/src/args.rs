@@ -1,0 +1,243 @@
+//! What the program may be asked: its commands and options.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::fault::Fault;
+
+/// Delegation that can be trusted, for any agent program.
+#[derive(Debug, Parser)]
+#[command(name = "offshoot", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show delegation at work in the current folder: no key, no network
+    Demo(DemoArgs),
+    /// Run one root agent until it is at rest
+    Run(RunArgs),
+    /// Show the tools that a model sees, with their schemas
+    Tools(ToolsArgs),
+    /// Show the tree of stored sessions
+    Sessions(SessionsArgs),
+    /// Serve the tools over MCP
+    Mcp(McpArgs),
+    /// Be an ACP agent on stdio
+    Acp(AcpArgs),
+    /// What was asked has been answered: the help or the version
+    #[command(skip)]
+    Done,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Run in this folder instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Show the answer only
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// A configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Set one key of the configuration, for example limits.max_depth=2
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What the root agent is asked
+    pub(crate) prompt: Option<String>,
+    /// Play this script instead of asking a model
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Ask this model
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// Where the model is
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Keep the sessions in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+    /// Go on with this stored root session
+    #[arg(long, value_name = "SESSION_ID")]
+    pub(crate) resume: Option<String>,
+    /// Print every event, then the result, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Close everything after so long and fail
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Stop what still lives so long after the root agent became idle
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) linger: Option<Duration>,
+    /// Run shell commands in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// A form in which tools are shown to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Variant {
+    Mcp,
+    OpenaiStrict,
+    Anthropic,
+    Gemini,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// For which kind of client
+    #[arg(long, value_enum, default_value = "mcp")]
+    pub(crate) variant: Variant,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArgs {
+    /// The folder of the sessions
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: PathBuf,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Keep the sessions in this folder
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Serve streamable HTTP here instead of stdio
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcpArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Ask this model
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    model: Option<String>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a number of seconds, not `{text}`");
+    let seconds: f64 = text.trim().parse().map_err(|_| expected())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("expected more than 0 seconds".to_owned()),
+        some => Ok(some),
+    }
+}
+
+/// Reads the command line. A request for help or the version is answered here.
+pub(crate) fn parse() -> Result<Command, Fault> {
+    parse_from(std::env::args_os())
+}
+
+fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Fault> {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(cli.command),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            // A closed stdout is nobody's fault here.
+            let _ = error.print();
+            Ok(Command::Done)
+        }
+        Err(error) => Err(Fault::usage(one_line(&error))),
+    }
+}
+
+/// The problem alone, without the usage that follows it.
+fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "expected a command: demo, run, tools, sessions, mcp or acp (see `offshoot --help`)"
+            .to_owned();
+    }
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let problem = lines.map(str::trim).filter(|line| !line.is_empty());
+    let problem = problem.collect::<Vec<_>>().join(" ");
+    let problem = problem.strip_prefix("error: ").unwrap_or(&problem);
+    format!("{problem} (see `offshoot --help`)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Command, String> {
+        let args = ["offshoot"].iter().chain(args).map(OsString::from);
+        parse_from(args).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_fault_is_one_line_that_names_the_problem() {
+        let cases: [(&[&str], &str); 6] = [
+            (&[], "expected a command: demo, run"),
+            (&["run", "--frob"], "unexpected argument '--frob' found"),
+            (
+                &["sessions"],
+                "the following required arguments were not provided: --store <DIR>",
+            ),
+            (
+                &["run", "--timeout", "0"],
+                "invalid value '0' for '--timeout <SECONDS>': expected more than 0 seconds",
+            ),
+            (&["run", "--linger", "-1"], "unexpected argument '-1' found"),
+            (
+                &["run", "--linger=soon"],
+                "invalid value 'soon' for '--linger <SECONDS>': expected a number of seconds, not `soon`",
+            ),
+        ];
+        for (args, expected) in cases {
+            let line = parsed(args).expect_err("a fault");
+            assert!(line.starts_with(expected), "{args:?}: {line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_be_fractions() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert!(seconds("inf").is_err());
+        assert!(seconds("NaN").is_err());
+    }
+}

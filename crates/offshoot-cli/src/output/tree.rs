@@ -1,0 +1,551 @@
+//! The tree of a run as a person sees it: agents, their tasks, what each is doing and for how long.
+//!
+//! Pure: it is told events and moments, and makes lines. It knows neither terminal nor clock.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use offshoot::agent::{Event, EventRecord, Extension, Status};
+use offshoot::core::text::one_line;
+use serde_json::Value;
+
+/// The longest piece of somebody else's text in a row, in bytes.
+const MAX_TEXT: usize = 120;
+
+/// How a row is meant, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tone {
+    Busy,
+    Waiting,
+    Good,
+    Bad,
+    Plain,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Busy => "36",
+            Self::Waiting => "33",
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Plain => "2",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Agent(Status),
+    /// A child, after its parent was told: the outcome.
+    Settled(String),
+    TaskRunning,
+    TaskStopping,
+    /// The status and its detail.
+    TaskEnded(String, Option<String>),
+}
+
+#[derive(Debug)]
+struct Row {
+    name: String,
+    parent: Option<usize>,
+    below: Vec<usize>,
+    /// How many of the rows directly below are alive.
+    live_below: usize,
+    state: State,
+    /// The call that an agent waits for, or what it said last.
+    note: Option<String>,
+    began: Instant,
+    ended: Option<Instant>,
+    /// The state that was last told as a line.
+    told: Option<String>,
+}
+
+/// What a frame has to fit into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) colour: bool,
+}
+
+/// The tree of one run.
+#[derive(Debug)]
+pub(super) struct Tree {
+    began: Instant,
+    rows: Vec<Row>,
+    /// By session id, and by session id and task id.
+    index: HashMap<String, usize>,
+}
+
+impl Tree {
+    pub(super) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            rows: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
+    /// Takes in one event. Returns the lines that tell what changed.
+    pub(super) fn apply(&mut self, record: &EventRecord, now: Instant) -> Vec<String> {
+        let session = record.session.as_str();
+        let agent = self.index.get(session).copied();
+        let mut lines = Vec::new();
+        match (&record.event, agent) {
+            (Event::SessionStart(start), _) => {
+                let parent = start.parent.as_ref().map(|id| id.as_str());
+                let parent = parent.and_then(|id| self.index.get(id).copied());
+                let name = one_line(&record.label, MAX_TEXT);
+                self.begin(
+                    session.to_owned(),
+                    name,
+                    parent,
+                    State::Agent(Status::Idle),
+                    now,
+                );
+            }
+            (Event::AgentStatus { status }, Some(row)) => {
+                if *status != Status::Running {
+                    self.rows[row].note = None;
+                }
+                self.rows[row].state = State::Agent(*status);
+                self.tell(row, now, &mut lines);
+            }
+            (Event::ToolCall { name, args, .. }, Some(row)) => {
+                self.rows[row].note = Some(call(name, args));
+            }
+            (Event::ToolResult { .. }, Some(row)) => self.rows[row].note = None,
+            (Event::MessageAssistant { message, .. }, Some(row))
+                if !message.text.trim().is_empty() =>
+            {
+                let said = one_line(message.text.trim(), MAX_TEXT);
+                lines.push(format!("{}: says {said}", self.prefix(row, now)));
+                self.rows[row].note = Some(said);
+            }
+            (Event::Extension(event), Some(row)) => {
+                self.apply_extension(session, row, event, now, &mut lines);
+            }
+            _ => {}
+        }
+        lines
+    }
+
+    fn apply_extension(
+        &mut self,
+        session: &str,
+        agent: usize,
+        event: &Extension,
+        now: Instant,
+        lines: &mut Vec<String>,
+    ) {
+        let task = event
+            .field("task_id")
+            .map(|id| (id, format!("{session}/{id}")));
+        match (event.kind.as_str(), task) {
+            ("task/started", Some((id, key))) => {
+                let label = event.field("label").unwrap_or_default();
+                let name = format!("{id} {}", one_line(label, MAX_TEXT));
+                let row = self.begin(key, name, Some(agent), State::TaskRunning, now);
+                self.tell(row, now, lines);
+            }
+            ("task/stopping", Some((_, key))) => {
+                if let Some(row) = self.index.get(&key).copied() {
+                    self.rows[row].state = State::TaskStopping;
+                    self.tell(row, now, lines);
+                }
+            }
+            ("task/settled", Some((_, key))) => {
+                if let Some(row) = self.index.get(&key).copied() {
+                    let status = event.field("status").unwrap_or("ended").to_owned();
+                    let detail = event.field("detail").map(|text| one_line(text, MAX_TEXT));
+                    self.end(row, State::TaskEnded(status, detail), now);
+                    self.tell(row, now, lines);
+                }
+            }
+            ("subagent/settled", _) => {
+                let child = event
+                    .field("child")
+                    .and_then(|id| self.index.get(id).copied());
+                if let Some(row) = child {
+                    let outcome = event.field("outcome").unwrap_or("ended").to_owned();
+                    self.end(row, State::Settled(outcome), now);
+                    self.tell(row, now, lines);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(
+        &mut self,
+        key: String,
+        name: String,
+        parent: Option<usize>,
+        state: State,
+        now: Instant,
+    ) -> usize {
+        if let Some(row) = self.index.get(&key).copied() {
+            // A child that is resumed is the same row again.
+            if self.rows[row].ended.take().is_some() {
+                self.live_below(row, 1);
+                self.rows[row].began = now;
+            }
+            self.rows[row].state = state;
+            return row;
+        }
+        let row = self.rows.len();
+        self.rows.push(Row {
+            name,
+            parent,
+            below: Vec::new(),
+            live_below: 0,
+            state,
+            note: None,
+            began: now,
+            ended: None,
+            told: None,
+        });
+        self.index.insert(key, row);
+        if let Some(parent) = parent {
+            self.rows[parent].below.push(row);
+        }
+        self.live_below(row, 1);
+        row
+    }
+
+    fn end(&mut self, row: usize, state: State, now: Instant) {
+        self.rows[row].state = state;
+        self.rows[row].note = None;
+        if self.rows[row].ended.is_none() {
+            self.rows[row].ended = Some(now);
+            self.live_below(row, -1);
+        }
+    }
+
+    fn live_below(&mut self, row: usize, change: isize) {
+        if let Some(parent) = self.rows[row].parent {
+            let live = &mut self.rows[parent].live_below;
+            *live = live.saturating_add_signed(change);
+        }
+    }
+
+    /// Tells the states of a row and of those above it that are not what was told last.
+    fn tell(&mut self, row: usize, now: Instant, lines: &mut Vec<String>) {
+        let mut at = Some(row);
+        while let Some(row) = at {
+            let (state, _) = self.state(row);
+            if self.rows[row].told.as_ref() != Some(&state) {
+                lines.push(format!("{}: {state}", self.prefix(row, now)));
+                self.rows[row].told = Some(state);
+            }
+            at = self.rows[row].parent;
+        }
+    }
+
+    fn prefix(&self, row: usize, now: Instant) -> String {
+        let mut names = vec![self.rows[row].name.as_str()];
+        let mut at = self.rows[row].parent;
+        while let Some(row) = at {
+            names.push(&self.rows[row].name);
+            at = self.rows[row].parent;
+        }
+        names.reverse();
+        let elapsed = seconds(now.saturating_duration_since(self.began));
+        format!("{elapsed:>6} {}", names.join(" / "))
+    }
+
+    fn state(&self, row: usize) -> (String, Tone) {
+        let row = &self.rows[row];
+        match &row.state {
+            State::Agent(Status::Running) => ("running".to_owned(), Tone::Busy),
+            State::Agent(Status::Idle) if row.live_below > 0 => {
+                ("waiting".to_owned(), Tone::Waiting)
+            }
+            State::Agent(Status::Idle) => ("idle".to_owned(), Tone::Plain),
+            State::Agent(Status::Closing | Status::Closed) => match row.parent {
+                Some(_) => ("settling".to_owned(), Tone::Plain),
+                None => ("done".to_owned(), Tone::Plain),
+            },
+            State::Settled(outcome) => {
+                let tone = if outcome == "completed" {
+                    Tone::Good
+                } else {
+                    Tone::Bad
+                };
+                (format!("settled, {outcome}"), tone)
+            }
+            State::TaskRunning => ("running".to_owned(), Tone::Busy),
+            State::TaskStopping => ("stopping".to_owned(), Tone::Waiting),
+            State::TaskEnded(status, detail) => {
+                let tone = if status == "completed" {
+                    Tone::Good
+                } else {
+                    Tone::Bad
+                };
+                match detail {
+                    Some(detail) => (format!("{status}, {detail}"), tone),
+                    None => (status.clone(), tone),
+                }
+            }
+        }
+    }
+
+    /// The whole tree as lines that fit the frame.
+    pub(super) fn draw(&self, frame: Frame, now: Instant) -> Vec<String> {
+        let mut order = Vec::new();
+        for (row, _) in self
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.parent.is_none())
+        {
+            self.walk(row, String::new(), String::new(), &mut order);
+        }
+        let room = frame.rows.saturating_sub(2).max(1);
+        let mut hidden = 0;
+        if order.len() > room {
+            // What has ended goes first, then what comes last.
+            let room = room.saturating_sub(1);
+            let mut surplus = order.len() - room;
+            hidden = surplus;
+            order.retain(|(row, _)| {
+                let goes = surplus > 0 && self.rows[*row].ended.is_some();
+                surplus -= usize::from(goes);
+                !goes
+            });
+            order.truncate(room);
+        }
+        let widest = order
+            .iter()
+            .map(|(row, branch)| branch.chars().count() + self.rows[*row].name.chars().count())
+            .max()
+            .unwrap_or(0);
+        let width = widest.min(frame.columns * 2 / 5).max(8);
+        let lines = order
+            .iter()
+            .map(|(row, branch)| self.line(*row, branch, width, frame, now));
+        let mut lines: Vec<String> = lines.collect();
+        if hidden > 0 {
+            lines.push(cut(&format!("... and {hidden} more"), frame.columns));
+        }
+        lines
+    }
+
+    fn walk(&self, row: usize, branch: String, below: String, order: &mut Vec<(usize, String)>) {
+        order.push((row, branch));
+        let children = &self.rows[row].below;
+        for (at, child) in children.iter().enumerate() {
+            let (here, on) = match at + 1 == children.len() {
+                true => ("└─ ", "   "),
+                false => ("├─ ", "│  "),
+            };
+            self.walk(
+                *child,
+                format!("{below}{here}"),
+                format!("{below}{on}"),
+                order,
+            );
+        }
+    }
+
+    fn line(&self, row: usize, branch: &str, width: usize, frame: Frame, now: Instant) -> String {
+        let (state, tone) = self.state(row);
+        let row = &self.rows[row];
+        let end = row.ended.unwrap_or(now);
+        let elapsed = seconds(end.saturating_duration_since(row.began));
+        let name = cut(&format!("{branch}{}", row.name), width);
+        let head = format!("{name:<width$}  {elapsed:>6}  ");
+        let room = frame.columns.saturating_sub(head.chars().count());
+        let shown = cut(&state, room);
+        let note = match &row.note {
+            Some(note) if room > shown.chars().count() + 4 => {
+                let note = cut(note, room - shown.chars().count() - 2);
+                format!("  {note}")
+            }
+            _ => String::new(),
+        };
+        if frame.colour {
+            format!(
+                "{head}\x1b[{}m{shown}\x1b[0m\x1b[2m{note}\x1b[0m",
+                tone.code()
+            )
+        } else {
+            cut(&format!("{head}{shown}{note}"), frame.columns)
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..100 => format!("{s}.{}s", time.subsec_millis() / 100),
+        s => format!("{}m{:02}s", s / 60, s % 60),
+    }
+}
+
+/// What a call is, in a few words.
+fn call(name: &str, args: &Value) -> String {
+    let about = ["description", "command", "task_id", "agent_id"]
+        .iter()
+        .find_map(|key| args.get(key).and_then(Value::as_str));
+    match about {
+        Some(about) => format!("{name}: {}", one_line(about, MAX_TEXT)),
+        None => name.to_owned(),
+    }
+}
+
+/// At most `columns` characters; what is cut off is marked.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let mut kept: String = text.chars().take(columns.saturating_sub(1)).collect();
+    if columns > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offshoot::agent::{AgentId, Origin, SessionStart};
+
+    fn record(session: &str, label: &str, event: Event) -> EventRecord {
+        EventRecord {
+            session: session.parse().expect("an id"),
+            label: label.into(),
+            depth: 0,
+            seq: None,
+            time: offshoot::core::Timestamp::from_millis(0),
+            event,
+        }
+    }
+
+    fn start(session: &str, label: &str, parent: Option<&str>) -> EventRecord {
+        let parent: Option<AgentId> = parent.map(|id| id.parse().expect("an id"));
+        let event = Event::SessionStart(SessionStart {
+            parent,
+            label: Some(label.to_owned()),
+            origin: Origin::Root,
+            depth: 0,
+            resumed: false,
+            inherited: None,
+            extra: serde_json::Map::new(),
+        });
+        record(session, label, event)
+    }
+
+    fn status(session: &str, status: Status) -> EventRecord {
+        record(session, "", Event::AgentStatus { status })
+    }
+
+    fn extension(session: &str, kind: &str, fields: &[(&str, &str)]) -> EventRecord {
+        let event = fields
+            .iter()
+            .fold(Extension::new(kind), |event, (key, value)| {
+                event.with(key, *value)
+            });
+        record(session, "", Event::Extension(event))
+    }
+
+    fn story() -> Vec<EventRecord> {
+        vec![
+            start("r", "root", None),
+            status("r", Status::Running),
+            start("c", "files\u{1b}[31m", Some("r")),
+            status("c", Status::Running),
+            extension(
+                "c",
+                "task/started",
+                &[("task_id", "bash-1"), ("label", "count")],
+            ),
+            status("c", Status::Idle),
+            status("r", Status::Idle),
+            extension(
+                "c",
+                "task/settled",
+                &[
+                    ("task_id", "bash-1"),
+                    ("status", "completed"),
+                    ("detail", "exit code: 0"),
+                ],
+            ),
+            status("c", Status::Closing),
+            status("c", Status::Closed),
+            extension(
+                "r",
+                "subagent/settled",
+                &[("child", "c"), ("outcome", "completed")],
+            ),
+        ]
+    }
+
+    #[test]
+    fn each_change_of_a_state_is_one_line() {
+        let now = Instant::now();
+        let mut tree = Tree::new(now);
+        let told: Vec<String> = story()
+            .iter()
+            .flat_map(|record| tree.apply(record, now))
+            .map(|line| line.trim_start().trim_start_matches("0.0s ").to_owned())
+            .collect();
+        let files = tree.rows[1].name.clone();
+        assert!(!files.contains('\u{1b}'), "{files:?}");
+        let expected = [
+            "root: running".to_owned(),
+            format!("root / {files}: running"),
+            format!("root / {files} / bash-1 count: running"),
+            format!("root / {files}: waiting"),
+            "root: waiting".to_owned(),
+            format!("root / {files} / bash-1 count: completed, exit code: 0"),
+            format!("root / {files}: idle"),
+            format!("root / {files}: settling"),
+            format!("root / {files}: settled, completed"),
+            "root: idle".to_owned(),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_frame_is_never_wider_or_higher_than_the_terminal() {
+        let now = Instant::now();
+        for (columns, rows) in [(80, 24), (30, 24), (12, 4), (1, 1), (80, 3)] {
+            let mut tree = Tree::new(now);
+            for record in story() {
+                tree.apply(&record, now);
+                let frame = Frame {
+                    columns,
+                    rows,
+                    colour: false,
+                };
+                let lines = tree.draw(frame, now);
+                assert!(lines.len() < rows.max(2), "{rows}: {lines:?}");
+                for line in lines {
+                    assert!(line.chars().count() <= columns, "{columns}: {line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_shows_the_tree() {
+        let now = Instant::now();
+        let mut tree = Tree::new(now);
+        for record in story().iter().take(7) {
+            tree.apply(record, now);
+        }
+        tree.rows[1].name = "files".to_owned();
+        let frame = Frame {
+            columns: 80,
+            rows: 24,
+            colour: false,
+        };
+        let expected = [
+            "root                   0.0s  waiting",
+            "└─ files               0.0s  waiting",
+            "   └─ bash-1 count     0.0s  running",
+        ];
+        assert_eq!(tree.draw(frame, now), expected);
+    }
+}

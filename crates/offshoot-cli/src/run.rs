@@ -1,0 +1,275 @@
+//! `offshoot run`: one root agent, until it is at rest.
+//!
+//! One thread runs all agents, so that what a script makes certain is certain: an event is seen by
+//! every observer before the agent that committed it goes on. Printing has threads of its own.
+
+pub(crate) mod host;
+mod inputs;
+mod rest;
+mod result;
+mod signals;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use offshoot::Runtime;
+use offshoot::agent::{Agent, AgentId, Event, Message, SessionStore};
+use offshoot::config::Config;
+use offshoot::driver::script::{Gates, Input, Script};
+use offshoot::driver::{Model, ScriptedModel};
+
+use crate::args::RunArgs;
+use crate::fault::Fault;
+use crate::output::json::{self, JsonLines};
+use crate::output::progress::{Progress, Style};
+use crate::{output, setup};
+use host::Host;
+use rest::{End, Limits};
+use signals::Signals;
+
+/// Everything that a run needs, checked.
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    pub(crate) gates: Gates,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) prompt: Option<String>,
+    pub(crate) store: Option<Arc<dyn SessionStore>>,
+    pub(crate) resume: Option<AgentId>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) limits: Limits,
+    pub(crate) show: Show,
+}
+
+/// What is shown of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Every event and the result, on stdout.
+    Json,
+    /// The final text on stdout, and progress on stderr in this style.
+    Text(Style),
+}
+
+/// `offshoot run`.
+pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Fault> {
+    conduct(plan(args)?)
+}
+
+fn plan(args: RunArgs) -> Result<Plan, Fault> {
+    if args.model.is_some() && args.script.is_some() {
+        return Err(Fault::usage("--script and --model: expected one of them"));
+    }
+    if args.model.is_some() || args.base_url.is_some() {
+        return Err(Fault::usage(
+            "--model: this build has no models yet; --script FILE plays a script without a key",
+        ));
+    }
+    let Some(path) = &args.script else {
+        return Err(Fault::usage(
+            "no model: choose one with --script FILE (a script, without a key) or --model PROVIDER/MODEL",
+        ));
+    };
+    let script: Script = setup::script(path)?;
+    let config = setup::config(&args.config, Some((path, &script)))?;
+    let prompt = args.prompt.or(script.prompt.clone());
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    let resume = args.resume.as_deref().map(session_id).transpose()?;
+    if prompt.is_none() && resume.is_none() {
+        return Err(Fault::usage(format_args!(
+            "no prompt: expected PROMPT, or `prompt` in {}",
+            path.display()
+        )));
+    }
+    if resume.is_some() && args.store.is_none() {
+        return Err(Fault::usage(
+            "--resume: expected --store DIR too, the folder that has the session",
+        ));
+    }
+    let cwd = setup::cwd(args.cwd.as_deref())?;
+    let store = match &args.store {
+        Some(folder) => Some(setup::store(folder)? as Arc<dyn SessionStore>),
+        None => None,
+    };
+    if let (Some(id), Some(store)) = (&resume, &store) {
+        check_root(store.as_ref(), id)?;
+    }
+    let gates = Gates::new();
+    let show = match (args.json, args.quiet) {
+        (true, _) => Show::Json,
+        (false, true) => Show::Text(Style::Nothing),
+        (false, false) => Show::Text(Style::of_a_terminal_only()),
+    };
+    Ok(Plan {
+        config,
+        model: Arc::new(ScriptedModel::new(&script, gates.clone())),
+        gates,
+        inputs: script.inputs,
+        prompt,
+        store,
+        resume,
+        cwd,
+        limits: Limits {
+            timeout: args.timeout,
+            linger: args.linger,
+        },
+        show,
+    })
+}
+
+fn session_id(text: &str) -> Result<AgentId, Fault> {
+    text.parse()
+        .map_err(|error| Fault::usage(format_args!("--resume: `{text}`: {error}")))
+}
+
+/// Only a root session can be resumed: a child belongs to its parent.
+fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
+    let first = store
+        .first(id)
+        .map_err(|error| Fault::usage(format_args!("--resume: {error}")))?;
+    match first.as_deref().map(|stored| &stored.event) {
+        Some(Event::SessionStart(start)) => match &start.parent {
+            None => Ok(()),
+            Some(parent) => Err(Fault::usage(format_args!(
+                "--resume: session {id} is a subagent's of {parent}; expected a root session"
+            ))),
+        },
+        _ => Err(Fault::usage(format_args!(
+            "--resume: session {id} has no beginning"
+        ))),
+    }
+}
+
+/// Runs a plan to its end.
+pub(crate) fn conduct(plan: Plan) -> Result<ExitCode, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the asynchronous runtime")?;
+    let ended = runtime.block_on(Run::new(plan)?.to_end());
+    // What still runs has been told to stop and had its grace.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    ended
+}
+
+struct Run {
+    plan: Plan,
+    began: Instant,
+    lines: Option<Arc<JsonLines>>,
+    progress: Option<Progress>,
+    /// Why the prompt was not accepted.
+    unasked: Option<String>,
+}
+
+impl Run {
+    fn new(plan: Plan) -> Result<Self, Fault> {
+        let (lines, progress) = match plan.show {
+            Show::Json => (
+                Some(Arc::new(JsonLines::stdout().context("a thread")?)),
+                None,
+            ),
+            Show::Text(style) => (None, Progress::begin(style).context("a thread")?),
+        };
+        Ok(Self {
+            plan,
+            began: Instant::now(),
+            lines,
+            progress,
+            unasked: None,
+        })
+    }
+
+    async fn to_end(mut self) -> Result<ExitCode, Fault> {
+        let mut signals = Signals::listen().context("signals")?;
+        let mut builder = Runtime::builder(self.plan.config.clone());
+        if let Some(store) = self.plan.store.take() {
+            builder = builder.store(store);
+        }
+        if let Some(cwd) = self.plan.cwd.take() {
+            builder = builder.cwd(cwd);
+        }
+        let runtime = builder.model(Arc::clone(&self.plan.model));
+        let host = Host::new(
+            runtime,
+            self.plan.gates.clone(),
+            std::mem::take(&mut self.plan.inputs),
+            self.lines.clone(),
+        );
+        let observers = self.observe(&host);
+        let root = self.open(&host)?;
+        let end = rest::until_end(
+            &host,
+            &root,
+            &self.plan.limits,
+            &mut signals,
+            self.lines.as_deref(),
+        )
+        .await;
+        let stopped = match end {
+            End::Rest => Vec::new(),
+            _ => result::living(&host, &root),
+        };
+        rest::close(&host, &root, &self.plan.config).await;
+        drop(observers);
+        let wall = self.began.elapsed();
+        let record = result::record(&host, &root, end, stopped, self.unasked.take(), wall);
+        self.answer(end, &record)
+    }
+
+    /// The order counts: an event is printed before an input that it triggers does anything.
+    fn observe(&self, host: &Arc<Host>) -> Vec<offshoot::agent::ObserverGuard> {
+        let events = host.runtime().events();
+        let mut guards = Vec::new();
+        if let Some(lines) = self.lines.clone() {
+            guards.push(events.observe(Arc::new(move |record: &_| lines.event(record))));
+        }
+        if let Some(progress) = &self.progress {
+            guards.push(events.observe(progress.observer()));
+        }
+        guards.push(events.observe(host.observer()));
+        guards
+    }
+
+    /// The root agent, with its prompt.
+    fn open(&mut self, host: &Arc<Host>) -> Result<Agent, Fault> {
+        let opened = match &self.plan.resume {
+            Some(id) => host.runtime().resume_root(id),
+            None => host.runtime().create_root(),
+        };
+        let root = opened.map_err(|error| Fault::usage(format_args!("the session: {error}")))?;
+        host.begin(&root);
+        if let Some(prompt) = self.plan.prompt.take()
+            && let Err(error) = root.followup(Message::user(prompt))
+        {
+            self.unasked = Some(format!("the prompt was not accepted: {error}"));
+        }
+        Ok(root)
+    }
+
+    fn answer(self, end: End, record: &result::ResultRecord) -> Result<ExitCode, Fault> {
+        if let Some(progress) = self.progress {
+            progress.finish();
+        }
+        if end == End::StdoutClosed {
+            return Err(Fault::StdoutClosed);
+        }
+        match &self.lines {
+            Some(lines) => {
+                lines.line(record);
+                match lines.finish() {
+                    Err(error) if json::is_closed(&error) => return Err(Fault::StdoutClosed),
+                    other => other.context("stdout")?,
+                }
+            }
+            None if record.text.is_empty() => {}
+            None => output::result(&record.text)?,
+        }
+        if record.is_completed() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::note(record.complaint());
+        Ok(ExitCode::FAILURE)
+    }
+}

@@ -1,0 +1,175 @@
+//! When a run ends: at rest by itself, or because somebody or something ends it.
+
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use offshoot::agent::{Agent, CancelCause, Pending, Status};
+use offshoot::config::Config;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::host::Host;
+use super::signals::{Request, Signals};
+use crate::output;
+use crate::output::json::JsonLines;
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// In all.
+    pub(crate) timeout: Option<Duration>,
+    /// After the root became idle.
+    pub(crate) linger: Option<Duration>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is at rest, or its root is closing.
+    Rest,
+    /// Something lived too long after the root became idle.
+    Linger,
+    /// It took too long.
+    Timeout,
+    /// Somebody wants it to end.
+    Signal,
+    /// Nobody reads the events any more.
+    StdoutClosed,
+}
+
+/// Waits for the end of a run. The first Ctrl-C cancels the root's turn and the run goes on to its
+/// rest; the second one ends it.
+pub(super) async fn until_end(
+    host: &Host,
+    root: &Agent,
+    limits: &Limits,
+    signals: &mut Signals,
+    lines: Option<&JsonLines>,
+) -> End {
+    let mut interrupted = false;
+    let at_rest = at_rest(host, root);
+    let timeout = after(limits.timeout);
+    let linger = lingers(root, limits.linger);
+    let unread = unread(lines);
+    let mut work = std::pin::pin!(async {
+        tokio::select! {
+            biased;
+            () = at_rest => End::Rest,
+            () = unread => End::StdoutClosed,
+            () = timeout => End::Timeout,
+            () = linger => End::Linger,
+        }
+    });
+    loop {
+        let request = tokio::select! {
+            biased;
+            request = signals.next() => request,
+            end = &mut work => return end,
+        };
+        if request == Request::Terminate || interrupted {
+            return End::Signal;
+        }
+        interrupted = true;
+        root.cancel(CancelCause::User, Pending::Keep);
+        if output::terminal::is_stderr() {
+            output::note("cancelled; Ctrl-C again closes everything");
+        }
+    }
+}
+
+/// "A run ends when the root is idle and its scope has no holds."
+async fn at_rest(host: &Host, root: &Agent) {
+    let events = host.runtime().events();
+    loop {
+        root.rest().await;
+        let epoch = root.epoch();
+        // Whoever sees the events may still have an answer to them, such as a followup at idle.
+        events.drained().await;
+        host.not_busy().await;
+        let ending = matches!(root.status(), Status::Closing | Status::Closed);
+        let rests = root.is_at_rest() && root.epoch() == epoch;
+        if (rests || ending) && events.is_drained() && !host.is_busy() {
+            return;
+        }
+    }
+}
+
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the root has been idle for so long.
+async fn lingers(root: &Agent, limit: Option<Duration>) {
+    loop {
+        root.idle().await;
+        tokio::select! {
+            () = after(limit) => return,
+            () = runs(root) => {}
+        }
+    }
+}
+
+async fn runs(root: &Agent) {
+    loop {
+        let epoch = root.epoch();
+        if root.status() == Status::Running {
+            return;
+        }
+        root.changed_since(epoch).await;
+    }
+}
+
+/// Waits until nobody reads the JSON lines: a write failed, or the pipe's other end was closed.
+async fn unread(lines: Option<&JsonLines>) {
+    let Some(lines) = lines else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        () = lines.broken() => {}
+        () = hung_up() => {}
+    }
+}
+
+/// Waits until the reader of stdout is gone, which nobody would notice before the next event. A file
+/// cannot be watched and has no reader.
+async fn hung_up() {
+    let stdout = std::io::stdout();
+    let watched = stdout
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|fd| Ok(AsyncFd::register_with_interest(fd, Interest::ERROR)?));
+    let Ok(watched) = watched else {
+        return std::future::pending().await;
+    };
+    loop {
+        match watched.ready(Interest::ERROR).await {
+            Ok(mut ready) if ready.ready().is_error() || ready.ready().is_write_closed() => {
+                ready.clear_ready();
+                return;
+            }
+            Ok(mut ready) => ready.clear_ready(),
+            Err(_) => return std::future::pending().await,
+        }
+    }
+}
+
+/// Ends the tree. Bounded: a level has the teardown grace, and what is deaf even to that is left.
+pub(super) async fn close(host: &Host, root: &Agent, config: &Config) {
+    let grace = Duration::from_millis(config.tasks.teardown_grace_ms);
+    let levels = config.limits.max_depth.saturating_add(1);
+    let limit = grace
+        .saturating_mul(levels)
+        .saturating_mul(2)
+        .saturating_add(Duration::from_secs(5));
+    let closing = async {
+        host.runtime().close(root).await;
+        host.not_busy().await;
+        host.runtime().events().drained().await;
+    };
+    if tokio::time::timeout(limit, closing).await.is_err() {
+        output::note("some work did not end in time and was left");
+    }
+}

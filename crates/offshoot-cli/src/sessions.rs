@@ -1,0 +1,271 @@
+//! `offshoot sessions`: what a store holds, as a tree. Reads only; a damaged session is shown as such.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use offshoot::agent::{
+    AgentId, Event, JsonlStore, Projection, SessionStart, SessionStore, StoredEvent, TurnEndReason,
+    Usage,
+};
+use offshoot::core::text::one_line;
+use offshoot::subagent::{TreeUsage, open_runs};
+use serde::Serialize;
+
+use crate::args::SessionsArgs;
+use crate::fault::Fault;
+use crate::output;
+
+/// One stored session.
+///
+/// `status` is `running` (a process has it open), `damaged`, `interrupted` (its process ended in the
+/// middle of a turn, or before something that it had started had ended), `pending` (a message waits
+/// that would start a turn), `new` (no turn yet), else how its last turn ended.
+#[derive(Debug, Serialize)]
+struct Session {
+    id: AgentId,
+    parent: Option<AgentId>,
+    label: String,
+    depth: u32,
+    mode: Option<String>,
+    status: &'static str,
+    turns: u64,
+    usage: TreeUsage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// `offshoot sessions`.
+pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
+    let fault = |error: offshoot::agent::StoreError| {
+        Fault::usage(format_args!(
+            "--store: {error}; expected a folder of sessions"
+        ))
+    };
+    let store = JsonlStore::existing(&args.store).map_err(fault)?;
+    let ids = store.sessions().map_err(fault)?;
+    let open = open_elsewhere(&args.store);
+    let sessions = ids
+        .into_iter()
+        .map(|id| {
+            let is_open = open.contains(&id);
+            read(&store, id, is_open)
+        })
+        .collect();
+    let sessions = in_tree_order(sessions);
+    if args.json {
+        output::json_result(&sessions)?;
+    } else if !sessions.is_empty() {
+        output::result(&listing(&sessions).context("the sessions")?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
+    let events = match store.read(&id) {
+        Ok(events) => events,
+        Err(error) => return damaged(store, id, &error),
+    };
+    let projection = Projection::of(&events);
+    let inherited = events.iter().rev().find_map(|stored| match &stored.event {
+        Event::SessionStart(start) => start.inherited,
+        _ => None,
+    });
+    let own = &events[inherited
+        .map_or(0, |i| usize::try_from(i.events).unwrap_or(0))
+        .min(events.len())..];
+    let turns = own
+        .iter()
+        .filter(|stored| matches!(stored.event, Event::TurnStart { .. }))
+        .count();
+    Session {
+        status: if is_open {
+            "running"
+        } else {
+            status(&projection, own)
+        },
+        turns: turns as u64,
+        usage: TreeUsage::new(projection.usage(), projection.usage()),
+        error: None,
+        ..described(id, projection.start())
+    }
+}
+
+fn damaged(store: &JsonlStore, id: AgentId, error: &offshoot::agent::StoreError) -> Session {
+    let first = store.first(&id).ok().flatten();
+    let start = match first.as_deref().map(|stored| &stored.event) {
+        Some(Event::SessionStart(start)) => Some(start),
+        _ => None,
+    };
+    Session {
+        status: "damaged",
+        error: Some(one_line(&error.to_string(), 500)),
+        ..described(id, start)
+    }
+}
+
+fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
+    Session {
+        id,
+        parent: start.and_then(|start| start.parent.clone()),
+        label: start
+            .and_then(|start| start.label.clone())
+            .unwrap_or_default(),
+        depth: start.map_or(0, |start| start.depth),
+        mode: start
+            .and_then(|start| start.extra("mode"))
+            .map(str::to_owned),
+        status: "new",
+        turns: 0,
+        usage: TreeUsage::default(),
+        error: None,
+    }
+}
+
+fn status(projection: &Projection, own: &[std::sync::Arc<StoredEvent>]) -> &'static str {
+    if projection.open_turn().is_some()
+        || !open_runs(projection).is_empty()
+        || has_open_task(projection)
+    {
+        return "interrupted";
+    }
+    if projection.inbox().has_waking() {
+        return "pending";
+    }
+    let last = own.iter().rev().find_map(|stored| match &stored.event {
+        Event::TurnEnd { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    match last {
+        None => "new",
+        Some(TurnEndReason::Completed) => "completed",
+        Some(TurnEndReason::MaxTokens) => "max_tokens",
+        Some(TurnEndReason::Refusal) => "refusal",
+        Some(TurnEndReason::Aborted) => "aborted",
+        Some(TurnEndReason::Interrupted) => "interrupted",
+        Some(TurnEndReason::StepLimit) => "step_limit",
+        Some(_) => "error",
+    }
+}
+
+fn has_open_task(projection: &Projection) -> bool {
+    let mut open = HashSet::new();
+    for event in projection.extensions() {
+        match (event.kind.as_str(), event.field("task_id")) {
+            ("task/started", Some(id)) => {
+                open.insert(id);
+            }
+            ("task/settled", Some(id)) => {
+                open.remove(id);
+            }
+            _ => {}
+        }
+    }
+    !open.is_empty()
+}
+
+/// Each session after its parent, and the usage of each with that of everything below it. A session
+/// whose parent is not in the store, or is its own descendant, stands at the top.
+fn in_tree_order(sessions: Vec<Session>) -> Vec<Session> {
+    let place: HashMap<AgentId, usize> = sessions
+        .iter()
+        .enumerate()
+        .map(|(at, session)| (session.id.clone(), at))
+        .collect();
+    let mut below: Vec<Vec<usize>> = vec![Vec::new(); sessions.len()];
+    let mut tops = Vec::new();
+    for (at, session) in sessions.iter().enumerate() {
+        match session.parent.as_ref().and_then(|parent| place.get(parent)) {
+            Some(parent) => below[*parent].push(at),
+            None => tops.push(at),
+        }
+    }
+    let mut order = Vec::new();
+    let mut seen = vec![false; sessions.len()];
+    // A ring of parents in damaged sessions has no top: what is left over is one.
+    for top in tops.into_iter().chain(0..sessions.len()) {
+        let mut stack = vec![top];
+        while let Some(at) = stack.pop() {
+            if !std::mem::replace(&mut seen[at], true) {
+                order.push(at);
+                stack.extend(below[at].iter().rev());
+            }
+        }
+    }
+    let mut slots: Vec<Option<Session>> = sessions.into_iter().map(Some).collect();
+    let rank: HashMap<usize, usize> = order.iter().enumerate().map(|(n, at)| (*at, n)).collect();
+    let mut ordered: Vec<Session> = order.iter().filter_map(|at| slots[*at].take()).collect();
+    // From the leaves up: a parent stands before its children.
+    for n in (0..ordered.len()).rev() {
+        let parent = ordered[n].parent.as_ref().and_then(|id| place.get(id));
+        let parent = parent.and_then(|at| rank.get(at)).copied();
+        if let Some(parent) = parent.filter(|parent| *parent < n) {
+            let usage = ordered[n].usage;
+            let total = &mut ordered[parent].usage;
+            total.total_input = total.total_input.saturating_add(usage.total_input);
+            total.total_output = total.total_output.saturating_add(usage.total_output);
+        }
+    }
+    ordered
+}
+
+fn listing(sessions: &[Session]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut depths: HashMap<&AgentId, usize> = HashMap::new();
+    for session in sessions {
+        let above = session
+            .parent
+            .as_ref()
+            .and_then(|parent| depths.get(parent));
+        let depth = above.map_or(0, |depth| depth + 1);
+        depths.insert(&session.id, depth);
+        let indent = "  ".repeat(depth);
+        let label = one_line(&session.label, 60);
+        let mode = session.mode.as_deref().unwrap_or("root");
+        let Usage { input, output } = session.usage.total();
+        write!(
+            text,
+            "{indent}{}  {label}  {mode}  {}  turns: {}  tokens: {input} in, {output} out",
+            session.id, session.status, session.turns
+        )?;
+        match &session.error {
+            Some(error) => writeln!(text, "  ({error})")?,
+            None => writeln!(text)?,
+        }
+    }
+    Ok(text)
+}
+
+/// The sessions of a folder that a process has open for writing, as far as the system tells. Looking
+/// takes no lock, so that no writer is turned away by it.
+fn open_elsewhere(folder: &Path) -> HashSet<AgentId> {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(locks) = std::fs::read_to_string("/proc/locks") else {
+        return HashSet::new();
+    };
+    // For example: `12: FLOCK  ADVISORY  WRITE 4711 fe:01:131 0 EOF`.
+    let locked: HashSet<&str> = locks
+        .lines()
+        .filter(|line| line.contains("FLOCK") && line.contains("WRITE"))
+        .filter_map(|line| {
+            line.split_whitespace()
+                .find(|part| part.matches(':').count() == 2)
+        })
+        .filter_map(|place| place.rsplit(':').next())
+        .collect();
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return HashSet::new();
+    };
+    let files = files.filter_map(Result::ok).filter(|file| {
+        let inode = file.metadata().map(|data| data.ino().to_string());
+        inode.is_ok_and(|inode| locked.contains(inode.as_str()))
+    });
+    files
+        .filter_map(|file| {
+            let name = file.file_name().into_string().ok()?;
+            name.strip_suffix(".jsonl")?.parse().ok()
+        })
+        .collect()
+}

@@ -1,0 +1,64 @@
+//! What a run stands on, read and checked before anything starts: script, configuration, folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use offshoot::agent::JsonlStore;
+use offshoot::config::{Config, ConfigLayers};
+use offshoot::driver::script::Script;
+
+use crate::args::ConfigArgs;
+use crate::fault::Fault;
+
+/// Reads a script file.
+pub(crate) fn script(path: &Path) -> Result<Script, Fault> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Fault::usage(format_args!(
+            "{name}: cannot be read: {error}; expected a script (JSON)"
+        ))
+    })?;
+    Script::parse(&text, &name).map_err(Fault::usage)
+}
+
+/// The configuration: defaults, then the file, then the script's own, then the overrides.
+pub(crate) fn config(args: &ConfigArgs, script: Option<(&Path, &Script)>) -> Result<Config, Fault> {
+    let layered = || {
+        let mut layers = ConfigLayers::new();
+        if let Some(path) = &args.config {
+            layers = layers.file(path)?;
+        }
+        if let Some((path, script)) = script {
+            layers = layers.script(&path.display().to_string(), script.config.clone());
+        }
+        for assignment in &args.set {
+            layers = layers.set(assignment)?;
+        }
+        layers.build_available()
+    };
+    layered().map_err(Fault::usage)
+}
+
+/// The folder that commands run in, absolute.
+pub(crate) fn cwd(path: Option<&Path>) -> Result<Option<PathBuf>, Fault> {
+    let Some(path) = path else { return Ok(None) };
+    let fault = |what: &dyn std::fmt::Display| {
+        let path = path.display();
+        Fault::usage(format_args!("--cwd: {path}: {what}; expected a folder"))
+    };
+    let folder = path.canonicalize().map_err(|error| fault(&error))?;
+    if !folder.is_dir() {
+        return Err(fault(&"not a folder"));
+    }
+    Ok(Some(folder))
+}
+
+/// The store of a run: made when it is not there, and written to once to see that it can be.
+pub(crate) fn store(path: &Path) -> Result<Arc<JsonlStore>, Fault> {
+    let store = JsonlStore::open_folder(path).map_err(|error| {
+        Fault::usage(format_args!(
+            "--store: {error}; expected a folder that can be written to"
+        ))
+    })?;
+    Ok(Arc::new(store))
+}
