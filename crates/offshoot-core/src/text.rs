@@ -24,6 +24,28 @@ pub fn tail(text: &str, max: usize) -> &str {
     &text[text.ceil_char_boundary(from)..]
 }
 
+/// `text` in at most `max` bytes: when it does not fit, its end, after a line that says exactly how
+/// many bytes are missing. A bound that has no room for that line gives the bare end.
+///
+/// ```
+/// use offshoot_core::text::marked_tail;
+/// assert_eq!(marked_tail("short", 10), "short");
+/// assert_eq!(marked_tail(&"x".repeat(100), 50), format!("[70 bytes omitted]\n{}", "x".repeat(30)));
+/// ```
+#[must_use]
+pub fn marked_tail(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let mark = |missing: usize| format!("[{missing} bytes omitted]\n");
+    // The length of the mark depends on its number: room is kept for the longest one.
+    let Some(room) = max.checked_sub(mark(text.len()).len()) else {
+        return tail(text, max).to_owned();
+    };
+    let kept = tail(text, room);
+    format!("{}{kept}", mark(text.len() - kept.len()))
+}
+
 /// `text` as one line of at most `max` bytes: control and line-separating characters become
 /// spaces, runs of white space one space, both ends are trimmed, `[` and `]` are kept, and a cut is
 /// marked with `…` (three of the `max` bytes).

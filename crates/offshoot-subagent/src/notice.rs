@@ -74,7 +74,10 @@ impl Settlement {
         } else {
             ""
         };
-        format!("{heading}\n\n{}{cut}", bounded(&self.text, CLOSING_BYTES))
+        format!(
+            "{heading}\n\n{}{cut}",
+            text::marked_tail(&self.text, CLOSING_BYTES)
+        )
     }
 }
 
@@ -92,7 +95,7 @@ pub(crate) fn waiting(child: &Agent, works: &[String], generation: u64) -> Messa
     } else {
         format!(
             "Its last message so far:\n\n{}",
-            bounded(&words, WORDS_BYTES)
+            text::marked_tail(&words, WORDS_BYTES)
         )
     };
     let who = name(child.id(), child.label());
@@ -113,13 +116,5 @@ fn name(id: &AgentId, label: &str) -> String {
         format!("Agent {id}")
     } else {
         format!("Agent {id} ({label})")
-    }
-}
-
-fn bounded(words: &str, max: usize) -> String {
-    let kept = text::tail(words, max);
-    match words.len() - kept.len() {
-        0 => words.to_owned(),
-        omitted => format!("[{omitted} bytes omitted]\n{kept}"),
     }
 }

@@ -31,7 +31,7 @@ struct BashArguments {
     run_in_background: Option<bool>,
     /// In milliseconds. Waited for: how long to wait before the command goes on as a background task.
     /// In the background: when the command is stopped.
-    #[schemars(with = "u64", default)]
+    #[schemars(with = "u64", range(min = 1), default)]
     timeout_ms: Option<u64>,
 }
 

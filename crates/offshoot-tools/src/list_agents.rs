@@ -81,13 +81,7 @@ impl ListAgents {
         } else {
             lines.join("\n")
         };
-        let shown = match listed.len() {
-            length if length <= self.max_bytes => listed,
-            _ => {
-                let kept = text::tail(&listed, self.max_bytes.saturating_sub(40));
-                format!("[{} bytes omitted]\n{kept}", listed.len() - kept.len())
-            }
-        };
+        let shown = text::marked_tail(&listed, self.max_bytes);
         Ok(ToolOutput::text(shown).with_value(agents.iter().map(value).collect()))
     }
 }

@@ -193,7 +193,7 @@ impl SubagentTool {
     fn foreground_answer(&self, result: &OneShotResult) -> ToolOutput {
         let completed = result.outcome == Outcome::Completed && result.dispose_error.is_none();
         if completed {
-            let words = bounded(&result.text, self.max_bytes);
+            let words = text::marked_tail(&result.text, self.max_bytes);
             let words = if words.is_empty() {
                 "(it left no message)".to_owned()
             } else {
@@ -212,9 +212,15 @@ impl SubagentTool {
         let partial = match (result.text.trim(), result.outcome) {
             ("", _) => String::new(),
             (_, Outcome::Completed) => {
-                format!("Its answer:\n{}", bounded(&result.text, self.max_bytes))
+                format!(
+                    "Its answer:\n{}",
+                    text::marked_tail(&result.text, self.max_bytes)
+                )
             }
-            _ => format!("{PARTIAL}\n{}", bounded(&result.text, self.max_bytes)),
+            _ => format!(
+                "{PARTIAL}\n{}",
+                text::marked_tail(&result.text, self.max_bytes)
+            ),
         };
         let code = match result.outcome {
             Outcome::Aborted => "SUBAGENT_ABORTED",
@@ -302,14 +308,6 @@ fn stopped_note(result: &OneShotResult) -> String {
 fn join<const N: usize>(parts: [String; N]) -> String {
     let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     said.join("\n")
-}
-
-fn bounded(words: &str, max: usize) -> String {
-    let kept = text::tail(words, max);
-    match words.len() - kept.len() {
-        0 => words.to_owned(),
-        omitted => format!("[{omitted} bytes omitted]\n{kept}"),
-    }
 }
 
 impl Tool for SubagentTool {

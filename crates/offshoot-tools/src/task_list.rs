@@ -58,11 +58,7 @@ impl Tool for TaskList {
             let listed = lines.join("\n");
             let shown = match listed.as_str() {
                 "" => "(no background tasks)".to_owned(),
-                whole if whole.len() <= self.max_bytes => listed,
-                whole => {
-                    let kept = text::tail(whole, self.max_bytes.saturating_sub(40));
-                    format!("[{} bytes omitted]\n{kept}", whole.len() - kept.len())
-                }
+                listed => text::marked_tail(listed, self.max_bytes),
             };
             ToolOutput::text(shown).with_value(tasks.iter().map(task_view::value).collect())
         })

@@ -26,7 +26,7 @@ struct TaskOutputArguments {
     #[schemars(with = "bool", default)]
     wait: Option<bool>,
     /// How long to wait at most, in milliseconds. Only with wait.
-    #[schemars(with = "u64", default)]
+    #[schemars(with = "u64", range(min = 1), default)]
     timeout_ms: Option<u64>,
 }
 

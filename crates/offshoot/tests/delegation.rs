@@ -47,7 +47,11 @@ async fn play(script: &str) -> Played {
     }
     runtime.close(&root).await;
     drop(guard);
-    Played { runtime, root, events }
+    Played {
+        runtime,
+        root,
+        events,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

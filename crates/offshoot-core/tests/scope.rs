@@ -1,0 +1,215 @@
+//! Structured ownership, through its public face.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use offshoot_core::{CleanupFailure, Scope, ScopeClosed};
+use tokio::sync::oneshot;
+
+type Log = Arc<Mutex<Vec<&'static str>>>;
+
+fn note(log: &Log, what: &'static str) {
+    log.lock().expect("the log").push(what);
+}
+
+/// Registers a cleanup that writes its name down.
+fn noting(scope: &Scope, log: &Log, what: &'static str) {
+    let log = Arc::clone(log);
+    let registered = scope.on_close(what, async move || {
+        note(&log, what);
+        Ok(())
+    });
+    registered.expect("an open scope");
+}
+
+#[tokio::test]
+async fn cleanups_run_last_in_first_out_and_are_awaited() {
+    let (scope, log) = (Scope::root("owner"), Log::default());
+    for what in ["first", "second", "third"] {
+        noting(&scope, &log, what);
+    }
+    let report = scope.close().await;
+    assert!(report.is_clean());
+    assert_eq!(*log.lock().expect("the log"), ["third", "second", "first"]);
+    assert!(scope.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_a_panic_and_a_hang_are_contained_and_reported() {
+    let (scope, log) = (Scope::root("owner"), Log::default());
+    noting(&scope, &log, "first");
+    scope
+        .on_close("hangs", async || std::future::pending().await)
+        .expect("open");
+    scope
+        .on_close("panics", async || panic!("no {}", "way"))
+        .expect("open");
+    scope
+        .on_close("fails", async || Err("no".to_owned()))
+        .expect("open");
+    let report = scope.close().await;
+    let failure = |name: &str, error: &str| CleanupFailure {
+        name: name.to_owned(),
+        error: error.to_owned(),
+    };
+    let expected = [
+        failure("fails", "no"),
+        failure("panics", "panicked: no way"),
+        failure("hangs", "took longer than 60 s"),
+    ];
+    assert_eq!(report.failures, expected);
+    assert_eq!(*log.lock().expect("the log"), ["first"]);
+}
+
+#[tokio::test]
+async fn nothing_attaches_after_closing_began() {
+    let scope = Scope::root("owner");
+    let closing = scope.close();
+    assert_eq!(scope.hold().err(), Some(ScopeClosed));
+    assert_eq!(
+        scope.on_close("late", async || Ok(())).err(),
+        Some(ScopeClosed)
+    );
+    assert_eq!(scope.child("late").err(), Some(ScopeClosed));
+    closing.await;
+}
+
+#[tokio::test]
+async fn every_caller_awaits_the_same_end_and_a_dropped_one_does_not_stop_it() {
+    let scope = Scope::root("owner");
+    let (open, gate) = oneshot::channel::<()>();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    scope
+        .on_close("waits", async move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            gate.await.map_err(|error| error.to_string())
+        })
+        .expect("open");
+    drop(scope.close());
+    let (one, other) = (scope.close(), scope.close());
+    open.send(()).expect("the cleanup runs");
+    let (one, other) = tokio::join!(one, other);
+    assert!(Arc::ptr_eq(&one, &other), "one report");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(Arc::ptr_eq(&one, &scope.close().await), "also afterwards");
+}
+
+#[tokio::test]
+async fn a_child_scope_closes_before_what_its_parent_had_before_it() {
+    let (parent, log) = (Scope::root("parent"), Log::default());
+    noting(&parent, &log, "parent's first");
+    let child = parent.child("child").expect("open");
+    noting(&child, &log, "child's");
+    noting(&parent, &log, "parent's last");
+    parent.close().await;
+    assert!(child.is_closed());
+    assert_eq!(
+        *log.lock().expect("the log"),
+        ["parent's last", "child's", "parent's first"]
+    );
+}
+
+#[tokio::test]
+async fn a_child_that_closes_first_leaves_nothing_with_its_parent() {
+    let parent = Scope::root("parent");
+    let child = parent.child("child").expect("open");
+    let weak = {
+        let witness = Arc::new(());
+        let weak = Arc::downgrade(&witness);
+        child
+            .on_close("holds the witness", async move || {
+                drop(witness);
+                Ok(())
+            })
+            .expect("open");
+        weak
+    };
+    child.close().await;
+    assert!(weak.upgrade().is_none());
+    assert!(parent.close().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_cleanup_that_is_taken_back_does_not_run() {
+    let scope = Scope::root("owner");
+    let id = scope
+        .on_close("never", async || Err("it ran".to_owned()))
+        .expect("open");
+    assert!(scope.forget_cleanup(id));
+    assert!(!scope.forget_cleanup(id));
+    assert!(scope.close().await.is_clean());
+}
+
+#[tokio::test]
+async fn holds_are_counted_and_their_last_release_wakes() {
+    let scope = Scope::root("owner");
+    scope.unheld().await;
+    let holds = [scope.hold().expect("open"), scope.hold().expect("open")];
+    assert_eq!(scope.holds(), 2);
+    let waiting = tokio::spawn({
+        let scope = scope.clone();
+        async move { scope.unheld().await }
+    });
+    let [one, other] = holds;
+    drop(one);
+    assert_eq!(scope.holds(), 1);
+    drop(other);
+    waiting.await.expect("the waiter is woken");
+}
+
+#[tokio::test]
+async fn a_hold_that_outlives_the_closing_is_reported() {
+    let scope = Scope::root("owner");
+    let hold = scope.hold().expect("open");
+    let report = scope.close().await;
+    assert_eq!(report.holds_left, 1);
+    assert!(!report.is_clean());
+    drop(hold);
+    assert_eq!(scope.holds(), 0);
+}
+
+#[tokio::test]
+async fn a_cleanup_may_use_its_scope() {
+    let scope = Scope::root("owner");
+    let inner = scope.clone();
+    scope
+        .on_close("asks", async move || {
+            assert!(inner.is_closing());
+            inner.closing().await;
+            match inner.hold() {
+                Ok(_) => Err("a hold was given".to_owned()),
+                Err(ScopeClosed) => Ok(()),
+            }
+        })
+        .expect("open");
+    let closed = tokio::time::timeout(Duration::from_secs(10), scope.close());
+    assert!(closed.await.expect("no deadlock").is_clean());
+}
+
+/// Each hold is either refused or counted until it is dropped, whatever races with the closing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_never_slips_past_the_closing() {
+    for _ in 0..2000 {
+        let scope = Scope::root("owner");
+        let taker = tokio::spawn({
+            let scope = scope.clone();
+            async move { scope.hold() }
+        });
+        let seen = {
+            let scope = scope.clone();
+            tokio::spawn(async move {
+                let closing = scope.close();
+                // From here on no hold may appear.
+                (scope.holds(), closing.await.holds_left)
+            })
+        };
+        let taken = taker.await.expect("the taker");
+        let (at_once, at_the_end) = seen.await.expect("the closer");
+        assert_eq!(usize::from(taken.is_ok()), at_once);
+        assert_eq!(at_once, at_the_end);
+        drop(taken);
+        assert_eq!(scope.holds(), 0);
+    }
+}
