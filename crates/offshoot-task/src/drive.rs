@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use offshoot_core::text::panic_message;
@@ -28,30 +28,25 @@ pub(crate) fn drop_contained<T>(value: T) {
     }
 }
 
-/// The duty to settle one task.
+/// The duty to settle one task. It is part of every live task: keep it small.
 pub(crate) struct Job {
-    shared: Arc<Shared>,
+    /// `None` once settled.
+    shared: Option<Arc<Shared>>,
     key: Key,
-    settled: bool,
 }
 
 impl Job {
     pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
         Self {
-            shared,
+            shared: Some(shared),
             key,
-            settled: false,
         }
     }
 
     fn settle(&mut self, outcome: TaskOutcome) {
-        self.settled = true;
-        self.shared.settle(self.key, outcome);
-    }
-
-    /// The deadline passed. False when the task needs no grace: it was stopped before.
-    fn overdue(&self) {
-        self.shared.stop(self.key, StoppedBy::Deadline, None);
+        if let Some(shared) = self.shared.take() {
+            shared.settle(self.key, outcome);
+        }
     }
 }
 
@@ -61,11 +56,11 @@ fn aborted() -> TaskOutcome {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if self.settled {
+        let Some(shared) = &self.shared else {
             return;
-        }
+        };
         let aborting = {
-            let table = self.shared.table();
+            let table = shared.table();
             table
                 .records
                 .get(self.key)
@@ -79,17 +74,17 @@ impl Drop for Job {
     }
 }
 
-enum Timer {
-    Deadline(Pin<Box<Sleep>>),
-    Grace(Pin<Box<Sleep>>),
-    None,
+/// The deadline of a task, and after it the grace. Few tasks have one, so it is boxed.
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    overdue: bool,
 }
 
 pin_project! {
     pub(crate) struct Driver<F> {
         #[pin]
         work: Option<F>,
-        timer: Timer,
+        timer: Option<Box<Timer>>,
         job: Job,
     }
 }
@@ -98,8 +93,11 @@ impl<F> Driver<F> {
     pub(crate) fn new(work: F, deadline: Option<Duration>, job: Job) -> Self {
         Self {
             work: Some(work),
-            timer: deadline.map_or(Timer::None, |deadline| {
-                Timer::Deadline(Box::pin(sleep(deadline)))
+            timer: deadline.map(|deadline| {
+                Box::new(Timer {
+                    sleep: Box::pin(sleep(deadline)),
+                    overdue: false,
+                })
             }),
             job,
         }
@@ -116,10 +114,13 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
         };
         let outcome = match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
             Ok(Poll::Ready(outcome)) => outcome,
-            Ok(Poll::Pending) => match this.timer.poll(cx, this.job) {
-                Poll::Ready(outcome) => outcome,
-                Poll::Pending => return Poll::Pending,
-            },
+            Ok(Poll::Pending) => {
+                let Some(timer) = this.timer else {
+                    return Poll::Pending;
+                };
+                ready!(timer.poll(cx, this.job));
+                aborted()
+            }
             Err(panic) => TaskOutcome::failed(format!("panicked: {}", panic_message(&*panic))),
         };
         let mut work = this.work;
@@ -134,24 +135,19 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
 
 impl Timer {
     /// Stops the task at its deadline; ready when the grace after that has passed too.
-    fn poll(&mut self, cx: &mut Context<'_>, job: &Job) -> Poll<TaskOutcome> {
-        loop {
-            match self {
-                Self::None => return Poll::Pending,
-                Self::Deadline(sleep) => {
-                    std::task::ready!(sleep.as_mut().poll(cx));
-                    job.overdue();
-                    *self = match job.shared.config.kill_grace {
-                        Some(grace) => Self::Grace(Box::pin(tokio::time::sleep(grace))),
-                        None => Self::None,
-                    };
-                    // The stop has woken the work; it is polled next.
-                }
-                Self::Grace(sleep) => {
-                    std::task::ready!(sleep.as_mut().poll(cx));
-                    return Poll::Ready(aborted());
-                }
-            }
+    fn poll(&mut self, cx: &mut Context<'_>, job: &Job) -> Poll<()> {
+        let Some(shared) = &job.shared else {
+            return Poll::Pending;
+        };
+        ready!(self.sleep.as_mut().poll(cx));
+        if !self.overdue {
+            self.overdue = true;
+            // It wakes the work, which is polled next.
+            shared.stop(job.key, StoppedBy::Deadline, None);
+            let grace = shared.config.kill_grace.unwrap_or(Duration::MAX);
+            self.sleep = Box::pin(sleep(grace));
+            ready!(self.sleep.as_mut().poll(cx));
         }
+        Poll::Ready(())
     }
 }

@@ -249,3 +249,6 @@ impl Lifecycle {
         assert!(!self.told.due || self.told.settled, "{self:?}");
     }
 }
+
+#[cfg(test)]
+mod tests;

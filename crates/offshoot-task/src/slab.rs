@@ -124,6 +124,20 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops a value where it is, without moving it.
+    pub(crate) fn discard(&mut self, key: Key) {
+        let next = self.free;
+        if let Some(slot) = self.slot_mut(key.index)
+            && slot.generation == key.generation
+            && matches!(slot.content, Content::Used(_))
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.content = Content::Free { next };
+            self.free = Some(key.index);
+            self.len -= 1;
+        }
+    }
+
     /// Takes every value out, in the order of their places. All keys go stale.
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.chunks

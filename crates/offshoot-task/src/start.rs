@@ -72,7 +72,7 @@ impl Table {
         owner.reserved -= 1;
         after.notify_closing(owner);
         if owner.closed && owner.reserved == 0 {
-            after.gone = self.owners.remove(owner_key);
+            after.gone = self.owners.remove(owner_key).map(Box::new);
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct After {
     more_holds: Vec<Hold>,
     notify: Option<Arc<Notify>>,
     /// An owner's entry: its scope may be the last handle, and dropping that runs foreign drops.
-    pub(crate) gone: Option<Owner>,
+    pub(crate) gone: Option<Box<Owner>>,
 }
 
 impl After {
@@ -310,7 +310,7 @@ impl Table {
             }
         }
         if record.life.is_over() {
-            self.records.remove(key);
+            self.records.discard(key);
         }
     }
 
@@ -382,7 +382,7 @@ impl Table {
             after.notify_closing(owner);
         }
         if record.life.is_over() {
-            self.records.remove(key);
+            self.records.discard(key);
         }
     }
 }

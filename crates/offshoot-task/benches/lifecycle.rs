@@ -1,0 +1,431 @@
+//! The registry against raw Tokio tasks, in one run: medians of the ratios of interleaved rounds.
+//!
+//! `cargo bench -p offshoot-task` prints one line a comparison. `-- --quick` takes fewer rounds.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program that prints"
+)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use offshoot_core::Scope;
+use offshoot_task::{TaskConfig, TaskId, TaskOutcome, TaskRegistry, TaskSpec};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+fn registry() -> (TaskRegistry, Scope) {
+    let config = TaskConfig {
+        max_live_per_owner: usize::MAX,
+        retain_finished: 0,
+        ..TaskConfig::default()
+    };
+    (TaskRegistry::new(config), Scope::root("bench"))
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn two_workers() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Prints the median of `ours / raw` over interleaved rounds; each closure returns its own time.
+fn compare(
+    name: &str,
+    reach: f64,
+    rounds: usize,
+    per_round: u32,
+    mut raw: impl FnMut() -> Duration,
+    mut ours: impl FnMut() -> Duration,
+) {
+    raw();
+    ours();
+    let (mut ratios, mut raws, mut ourss) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // Whoever goes first is alternated.
+        let (a, b) = if round % 2 == 0 {
+            let a = raw();
+            (a, ours())
+        } else {
+            let b = ours();
+            (raw(), b)
+        };
+        ratios.push(b.as_secs_f64() / a.as_secs_f64());
+        raws.push(a.as_secs_f64() * 1e9 / f64::from(per_round));
+        ourss.push(b.as_secs_f64() * 1e9 / f64::from(per_round));
+    }
+    println!(
+        "{name:<58} {:>9.0} ns {:>9.0} ns   x {:.2}   (reach {reach:.1})",
+        median(raws),
+        median(ourss),
+        median(ratios),
+    );
+}
+
+async fn work(suspend: bool) {
+    if suspend {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn start(registry: &TaskRegistry, owner: &Scope, suspend: bool) -> TaskId {
+    let spec = TaskSpec::new("bench", "one task");
+    let id = registry.start(owner, spec, |_| {
+        Ok(async move {
+            work(suspend).await;
+            TaskOutcome::completed()
+        })
+    });
+    id.unwrap()
+}
+
+/// A task that yields gets its turn again long before a thousand others had theirs.
+async fn everybody_polled() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn finish(registry: &TaskRegistry, owner: &Scope, id: &TaskId) {
+    let waited = registry.wait(owner.id(), id, Duration::MAX).await.unwrap();
+    black_box(waited.snapshot().status);
+    waited.commit();
+}
+
+fn one_by_one(runtime: &Runtime, label: &str, suspend: bool, reach: f64, rounds: usize) {
+    const N: u32 = 2000;
+    let (registry, owner) = registry();
+    compare(
+        label,
+        reach,
+        rounds,
+        N,
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                for _ in 0..N {
+                    tokio::spawn(work(suspend)).await.unwrap();
+                }
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                for _ in 0..N {
+                    let id = start(&registry, &owner, suspend);
+                    finish(&registry, &owner, &id).await;
+                }
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+fn batch(rounds: usize) {
+    const N: u32 = 10_000;
+    let runtime = two_workers();
+    let (registry, owner) = registry();
+    compare(
+        "batch of 10 000, two workers",
+        4.0,
+        rounds,
+        N,
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                let all: Vec<_> = (0..N).map(|_| tokio::spawn(work(false))).collect();
+                for one in all {
+                    one.await.unwrap();
+                }
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                let all: Vec<_> = (0..N).map(|_| start(&registry, &owner, false)).collect();
+                for id in &all {
+                    finish(&registry, &owner, id).await;
+                }
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+fn two_clients(rounds: usize) {
+    const N: u32 = 5000;
+    let runtime = two_workers();
+    let (registry, _) = registry();
+    compare(
+        "two clients at once, two workers",
+        3.3,
+        rounds,
+        2 * N,
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                let client = || {
+                    tokio::spawn(async {
+                        for _ in 0..N {
+                            tokio::spawn(work(false)).await.unwrap();
+                        }
+                    })
+                };
+                let (a, b) = (client(), client());
+                a.await.unwrap();
+                b.await.unwrap();
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                let client = || {
+                    let registry = registry.clone();
+                    tokio::spawn(async move {
+                        let owner = Scope::root("client");
+                        for _ in 0..N {
+                            let id = start(&registry, &owner, false);
+                            finish(&registry, &owner, &id).await;
+                        }
+                        owner.close().await;
+                    })
+                };
+                let (a, b) = (client(), client());
+                a.await.unwrap();
+                b.await.unwrap();
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+fn close(rounds: usize) {
+    const N: u32 = 10_000;
+    let runtime = one_thread();
+    compare(
+        "close an owner of 10 000 live tasks",
+        2.5,
+        rounds,
+        N,
+        || {
+            runtime.block_on(async {
+                let mut all = JoinSet::new();
+                for _ in 0..N {
+                    all.spawn(std::future::pending::<()>());
+                }
+                everybody_polled().await;
+                let begun = Instant::now();
+                all.shutdown().await;
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let (registry, owner) = registry();
+                for _ in 0..N {
+                    let spec = TaskSpec::new("bench", "one task");
+                    let started = registry.start(&owner, spec, |context| {
+                        Ok(async move {
+                            context.cancelled().await;
+                            TaskOutcome::killed()
+                        })
+                    });
+                    started.unwrap();
+                }
+                everybody_polled().await;
+                let begun = Instant::now();
+                owner.close().await;
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+fn waiters(rounds: usize) {
+    const N: u32 = 1000;
+    let runtime = one_thread();
+    let config = TaskConfig {
+        max_live_per_owner: usize::MAX,
+        ..TaskConfig::default()
+    };
+    let (registry, owner) = (TaskRegistry::new(config), Scope::root("bench"));
+    compare(
+        "one settlement, 1000 waiters",
+        1.0,
+        rounds,
+        N,
+        || {
+            runtime.block_on(async {
+                let notify = Arc::new(Notify::new());
+                let mut all = JoinSet::new();
+                for _ in 0..N {
+                    let notify = Arc::clone(&notify);
+                    all.spawn(async move { notify.notified().await });
+                }
+                everybody_polled().await;
+                let begun = Instant::now();
+                notify.notify_waiters();
+                while all.join_next().await.is_some() {}
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let (end, ended) = tokio::sync::oneshot::channel::<()>();
+                let spec = TaskSpec::new("bench", "one task");
+                let id = registry.start(&owner, spec, |_| {
+                    Ok(async move {
+                        let _ = ended.await;
+                        TaskOutcome::completed()
+                    })
+                });
+                let id = id.unwrap();
+                let mut all = JoinSet::new();
+                for _ in 0..N {
+                    let (registry, owner, id) = (registry.clone(), owner.clone(), id.clone());
+                    all.spawn(async move { finish(&registry, &owner, &id).await });
+                }
+                everybody_polled().await;
+                let begun = Instant::now();
+                end.send(()).unwrap();
+                while all.join_next().await.is_some() {}
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+fn beside_others(rounds: usize) {
+    const N: u32 = 2000;
+    let runtime = one_thread();
+    let _guard = runtime.enter();
+    let (alone, owner) = registry();
+    let (shared, neighbour) = registry();
+    for _ in 0..100_000 {
+        let spec = TaskSpec::new("bench", "foreign");
+        shared
+            .start(&neighbour, spec, |_| Ok(std::future::pending()))
+            .unwrap();
+    }
+    let own = Scope::root("own");
+    for (registry, owner) in [(&alone, &owner), (&shared, &own)] {
+        for _ in 0..10 {
+            let spec = TaskSpec::new("bench", "own");
+            registry
+                .start(owner, spec, |_| Ok(std::future::pending()))
+                .unwrap();
+        }
+    }
+    let round = |registry: &TaskRegistry, owner: &Scope| {
+        let begun = Instant::now();
+        for _ in 0..N {
+            black_box(registry.list(owner.id()).len());
+            black_box(registry.live_count(owner.id()));
+            let spec = TaskSpec::new("bench", "refused");
+            let refused = registry.start(owner, spec, |_| {
+                Err::<std::future::Pending<_>, _>("no".into())
+            });
+            assert!(refused.is_err());
+        }
+        begun.elapsed()
+    };
+    compare(
+        "list, count, admit beside 100 000 foreign tasks",
+        1.2,
+        rounds,
+        N,
+        || round(&alone, &owner),
+        || round(&shared, &own),
+    );
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: f64 = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0.0);
+    pages * 4096.0
+}
+
+fn memory() {
+    const N: usize = 200_000;
+    let runtime = one_thread();
+    let _guard = runtime.enter();
+    let before = resident();
+    let all: Vec<_> = (0..N)
+        .map(|_| tokio::spawn(std::future::pending::<()>()))
+        .collect();
+    let raw = (resident() - before) / N as f64;
+    let (registry, owner) = registry();
+    let before = resident();
+    for _ in 0..N {
+        let spec = TaskSpec::new("bench", "one task");
+        registry
+            .start(&owner, spec, |_| Ok(std::future::pending()))
+            .unwrap();
+    }
+    let ours = (resident() - before) / N as f64;
+    println!("resident bytes of a live idle task: raw {raw:.0}, registry {ours:.0} (reach 600)");
+    drop(all);
+}
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
+    let rounds = if quick { 5 } else { 41 };
+    memory();
+    println!("{:<58} {:>12} {:>12}   ratio", "", "raw", "registry");
+    let (one, two) = (one_thread(), two_workers());
+    one_by_one(
+        &one,
+        "start, settle, wait, remove: ready, one thread",
+        false,
+        2.5,
+        rounds,
+    );
+    one_by_one(
+        &one,
+        "start, settle, wait, remove: suspends, one thread",
+        true,
+        1.8,
+        rounds,
+    );
+    one_by_one(
+        &two,
+        "start, settle, wait, remove: ready, two workers",
+        false,
+        2.5,
+        rounds,
+    );
+    one_by_one(
+        &two,
+        "start, settle, wait, remove: suspends, two workers",
+        true,
+        1.8,
+        rounds,
+    );
+    batch(rounds);
+    two_clients(rounds);
+    close(rounds);
+    waiters(rounds);
+    beside_others(rounds);
+}
