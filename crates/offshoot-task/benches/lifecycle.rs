@@ -68,11 +68,16 @@ fn compare(
         raws.push(a.as_secs_f64() * 1e9 / f64::from(per_round));
         ourss.push(b.as_secs_f64() * 1e9 / f64::from(per_round));
     }
+    // On a machine that others use, the best rounds say more than the median ones.
+    let best = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     println!(
-        "{name:<58} {:>9.0} ns {:>9.0} ns   x {:.2}   (reach {reach:.1})",
-        median(raws),
-        median(ourss),
+        "{name:<52} {:>7.0} ns {:>7.0} ns  x {:.2}   best {:>6.0} {:>6.0}  x {:.2}   (reach {reach:.1})",
+        median(raws.clone()),
+        median(ourss.clone()),
         median(ratios),
+        best(&raws),
+        best(&ourss),
+        best(&ourss) / best(&raws),
     );
 }
 
@@ -107,7 +112,7 @@ async fn finish(registry: &TaskRegistry, owner: &Scope, id: &TaskId) {
 }
 
 fn one_by_one(runtime: &Runtime, label: &str, suspend: bool, reach: f64, rounds: usize) {
-    const N: u32 = 2000;
+    const N: u32 = 500;
     let (registry, owner) = registry();
     compare(
         label,
@@ -393,7 +398,7 @@ fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
     let rounds = if quick { 5 } else { 41 };
     memory();
-    println!("{:<58} {:>12} {:>12}   ratio", "", "raw", "registry");
+    println!("{:<52} {:>10} {:>10}  median", "", "raw", "registry");
     let (one, two) = (one_thread(), two_workers());
     one_by_one(
         &one,

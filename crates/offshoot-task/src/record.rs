@@ -65,7 +65,8 @@ pub(crate) struct Record {
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
     pub(crate) finished_at: Timestamp,
-    pub(crate) ran: Duration,
+    /// How long it ran, in nanoseconds: enough for 584 years.
+    pub(crate) ran: u64,
     pub(crate) detail: Option<Arc<str>>,
     pub(crate) output: Output,
     /// The offset up to which the owner has read.
@@ -103,7 +104,7 @@ impl Record {
             elapsed: if live {
                 self.started.elapsed()
             } else {
-                self.ran
+                Duration::from_nanos(self.ran)
             },
             reported: self.life.is_reported(),
             owner: self.owner_id,

@@ -3,11 +3,14 @@
 //! It knows nothing of what it stores. Values live in chunks, so that growing never moves them and
 //! never needs twice the memory.
 
+use std::num::NonZeroU32;
+
 /// Addresses one value. A key whose value was removed finds nothing, even when the place is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     index: u32,
-    generation: u32,
+    // Not zero, so that an optional key is no larger than a key.
+    generation: NonZeroU32,
 }
 
 #[derive(Debug)]
@@ -18,7 +21,7 @@ enum Content<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    generation: u32,
+    generation: NonZeroU32,
     content: Content<T>,
 }
 
@@ -79,12 +82,12 @@ impl<T> Slab<T> {
         let index = (chunks - 1) * CHUNK + chunk.len();
         let index = u32::try_from(index).expect("fewer than 2^32 values");
         chunk.push(Slot {
-            generation: 0,
+            generation: NonZeroU32::MIN,
             content: Content::Used(value),
         });
         Key {
             index,
-            generation: 0,
+            generation: NonZeroU32::MIN,
         }
     }
 
@@ -114,7 +117,7 @@ impl<T> Slab<T> {
         if slot.generation != key.generation || matches!(slot.content, Content::Free { .. }) {
             return None;
         }
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let content = std::mem::replace(&mut slot.content, Content::Free { next });
         self.free = Some(key.index);
         self.len -= 1;
@@ -131,7 +134,7 @@ impl<T> Slab<T> {
             && slot.generation == key.generation
             && matches!(slot.content, Content::Used(_))
         {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
             slot.content = Content::Free { next };
             self.free = Some(key.index);
             self.len -= 1;

@@ -253,7 +253,8 @@ impl Table {
             return false;
         }
         record.detail = detail.map(Into::into);
-        record.ran = now.0.saturating_duration_since(record.started);
+        let ran = now.0.saturating_duration_since(record.started);
+        record.ran = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
         record.finished_at = now.1.max(record.started_at);
         if let (Output::Final { text, dropped }, Some(full)) = (&mut record.output, output) {
             let kept = offshoot_core::text::tail(&full, output_limit);

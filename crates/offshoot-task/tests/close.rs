@@ -1,4 +1,5 @@
 //! The end of an owner and of the registry.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 

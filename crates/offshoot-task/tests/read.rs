@@ -1,4 +1,5 @@
 //! Reading output, and how long records are kept.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Starting, admission, ids, access.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 

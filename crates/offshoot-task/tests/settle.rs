@@ -1,4 +1,5 @@
 //! Ends, waits, kills, reports: who is told what, and how often.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 

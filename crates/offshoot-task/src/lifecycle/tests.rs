@@ -127,7 +127,7 @@ struct History {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_agrees_with_the_model(events in prop::collection::vec(event(), 0..60)) {
