@@ -6,7 +6,7 @@ use std::time::Duration;
 use offshoot::agent::{Agent, CancelCause, Pending, Status};
 use offshoot::config::Config;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
 
 use super::host::Host;
 use super::signals::{Request, Signals};
@@ -137,23 +137,16 @@ async fn unread(lines: Option<&JsonLines>) {
 /// cannot be watched and has no reader.
 async fn hung_up() {
     let stdout = std::io::stdout();
+    // Registered as it is: the thread that writes relies on its writes blocking.
     let watched = stdout
         .as_fd()
         .try_clone_to_owned()
-        .and_then(|fd| Ok(AsyncFd::register_with_interest(fd, Interest::ERROR)?));
+        .and_then(pipe::Sender::from_owned_fd_unchecked);
     let Ok(watched) = watched else {
         return std::future::pending().await;
     };
-    loop {
-        match watched.ready(Interest::ERROR).await {
-            Ok(mut ready) if ready.ready().is_error() || ready.ready().is_write_closed() => {
-                ready.clear_ready();
-                return;
-            }
-            Ok(mut ready) => ready.clear_ready(),
-            Err(_) => return std::future::pending().await,
-        }
-    }
+    // An error here, like an error on the pipe, means that nobody can read.
+    let _ = watched.ready(Interest::ERROR).await;
 }
 
 /// Ends the tree. Bounded: a level has the teardown grace, and what is deaf even to that is left.
