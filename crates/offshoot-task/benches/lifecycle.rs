@@ -397,6 +397,11 @@ fn memory() {
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
     let rounds = if quick { 5 } else { 41 };
+    if std::env::args().any(|arg| arg == "--one") {
+        // For a profiler: the first comparison alone, long enough to be sampled.
+        one_by_one(&one_thread(), "ready, one thread", false, 2.5, 2000);
+        return;
+    }
     memory();
     println!("{:<52} {:>10} {:>10}  median", "", "raw", "registry");
     let (one, two) = (one_thread(), two_workers());

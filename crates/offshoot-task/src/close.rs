@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::owner::Owner;
+use crate::owner::{Gate, Owner};
 use crate::shared::{ABORT_BOUND, Shared};
 use crate::slab::Key;
 use crate::status::StoppedBy;
@@ -15,47 +14,47 @@ use crate::table::After;
 // Invariants
 // 1. After `closing` is set no start is admitted, and one that was admitted before is stopped as it
 //    registers: the set of tasks to wait for only shrinks.
-// 2. The barrier ends when no start is admitted or task unsettled, that is when every observer has
-//    returned from every `Settled`; or when the grace and the time to abort have passed, after which
+// 2. The barrier ends when no start is under way and no ticket is out, that is when every observer
+//    has returned from every `Settled` and the holds are released; or when the grace and the time to abort have passed, after which
 //    what is left is settled by force.
 // 3. Every step may be repeated: the owner's closing and the shutdown may run at the same time.
 
 impl Shared {
     /// Stops an owner's tasks, waits for their ends, and removes all its records.
     pub(crate) async fn close_owner(self: &Arc<Self>, owner: Key, by: StoppedBy) {
-        let Some(changed) = self.begin_closing(owner, by) else {
+        let Some(gate) = self.begin_closing(owner, by) else {
             return;
         };
-        let idle = |owner: &Owner| owner.unsettled == 0 && owner.reserved == 0;
+        let idle = |owner: &Owner| owner.gate.tickets() == 0 && owner.reserved == 0;
         let grace = self.config.teardown_grace;
-        if !self.until(owner, &changed, grace, idle).await {
+        if !self.until(owner, &gate, grace, idle).await {
             let left = self.live_keys(owner);
             tracing::warn!(tasks = left.len(), %by, "aborting tasks that did not stop in time");
             for key in &left {
                 self.abort(*key);
             }
-            if !self.until(owner, &changed, ABORT_BOUND, idle).await {
+            if !self.until(owner, &gate, ABORT_BOUND, idle).await {
                 for key in self.live_keys(owner) {
                     self.give_up(key);
                 }
             }
             // A starter that does not return is not waited for: it will find the owner closed.
-            let settled = |owner: &Owner| owner.unsettled == 0;
-            self.until(owner, &changed, Duration::MAX, settled).await;
+            let settled = |owner: &Owner| owner.gate.tickets() <= owner.reserved;
+            self.until(owner, &gate, Duration::MAX, settled).await;
         }
         self.remove_all(owner);
-        self.until(owner, &changed, Duration::MAX, |owner| owner.telling == 0)
+        self.until(owner, &gate, Duration::MAX, |owner| owner.telling == 0)
             .await;
         self.end_closing(owner);
     }
 
-    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Notify>> {
-        let (changed, keys) = {
+    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Gate>> {
+        let (gate, keys) = {
             let mut table = self.table();
             let owner = table.owners.get_mut(owner_key)?;
             owner.closing.get_or_insert(by);
-            let changed = Arc::clone(owner.changed.get_or_insert_default());
-            (changed, table.keys_of(owner_key).collect::<Vec<_>>())
+            let gate = Arc::clone(&owner.gate);
+            (gate, table.keys_of(owner_key).collect::<Vec<_>>())
         };
         // Every task is told before any observer is: a slow one must not cost the others their grace.
         let mut left = Vec::new();
@@ -78,20 +77,20 @@ impl Shared {
             self.announce_all(announce);
             drop(released);
         }
-        Some(changed)
+        Some(gate)
     }
 
     /// Waits, at most for `limit`, until `done` is true of the owner, or it is gone.
     async fn until(
         &self,
         owner: Key,
-        changed: &Notify,
+        gate: &Gate,
         limit: Duration,
         done: impl Fn(&Owner) -> bool,
     ) -> bool {
         let reached = async {
             loop {
-                let mut changed = std::pin::pin!(changed.notified());
+                let mut changed = std::pin::pin!(gate.changed.notified());
                 changed.as_mut().enable();
                 if self.table().owners.get(owner).is_none_or(&done) {
                     return;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot_core::{Hold, ScopeId, Timestamp};
+use offshoot_core::{ScopeId, Timestamp};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -11,6 +11,7 @@ use crate::id::TaskId;
 use crate::kinds::KindKey;
 use crate::lifecycle::Lifecycle;
 use crate::output::OutputBuffer;
+use crate::owner::Ticket;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::status::StopRequest;
@@ -78,7 +79,7 @@ pub(crate) struct Record {
     pub(crate) aborting: bool,
     /// Whether it is in its owner's list of spent records.
     pub(crate) retired: bool,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Record {

@@ -16,7 +16,7 @@ use crate::id::TaskId;
 use crate::kinds::KindKey;
 use crate::lifecycle::Lifecycle;
 use crate::output::OutputBuffer;
-use crate::owner::Owner;
+use crate::owner::{Owner, Ticket};
 use crate::record::{Links, Output, Record};
 use crate::shared::Shared;
 use crate::slab::Key;
@@ -28,8 +28,8 @@ use crate::waker_set::WakerSet;
 // Invariants
 // 1. Between admission and registration the start is counted in `reserved`: two starts that run at
 //    the same time, or a starter that starts a task, cannot both take the last place.
-// 2. The owner's hold is taken before the starter runs, so the owner does not pass for quiet while
-//    it does; from registration to the delivery of `Settled` the record keeps it.
+// 2. The ticket, with the owner's hold, is taken before the starter runs, so the owner does not pass
+//    for quiet while it does; from then to the delivery of `Settled` the record keeps it.
 // 3. A start whose registration comes after closing reached the registry is stopped in the same
 //    critical section; one that comes after closing ended registers nothing.
 
@@ -58,7 +58,7 @@ impl Drop for Reservation<'_> {
         if let Some(record) = record {
             // A context that the starter gave away completes its `cancelled`.
             record.cancels.wake_all();
-            drop(record.hold);
+            drop(record.ticket);
         }
         self.shared.perform(after);
     }
@@ -175,8 +175,6 @@ impl Shared {
         generation: u64,
         output: Option<OutputBuffer>,
     ) -> Result<Reservation<'a>, StartError> {
-        let hold = scope.map(Scope::hold).transpose();
-        let hold = hold.map_err(|_| StartError::OwnerClosing)?;
         let started_at = self.config.clock.now();
         let started = Instant::now();
         let mut table = self.table();
@@ -185,9 +183,14 @@ impl Shared {
         if table.kinds.is_exhausted(kind) {
             return Err(StartError::IdsExhausted);
         }
-        if let Some(owner) = table.owners.get_mut(owner_key) {
-            owner.reserved += 1;
-        }
+        let Some(owner) = table.owners.get_mut(owner_key) else {
+            return Err(StartError::OwnerClosing);
+        };
+        // Under the lock, and last: the closing either finds the ticket, or has set `closing` before.
+        let hold = scope.map(Scope::hold).transpose();
+        let hold = hold.map_err(|_| StartError::OwnerClosing)?;
+        let ticket = Ticket::new(hold, &owner.gate);
+        owner.reserved += 1;
         let key = table.records.insert(Record {
             life: Lifecycle::running(),
             kind,
@@ -211,7 +214,7 @@ impl Shared {
             abort: None,
             aborting: false,
             retired: false,
-            hold,
+            ticket: Some(ticket),
         });
         Ok(Reservation {
             shared: self,
@@ -295,7 +298,7 @@ impl Shared {
                 abort: None,
                 aborting: false,
                 retired: false,
-                hold: None,
+                ticket: None,
             });
             if table.kinds.adopt(kind, id.number(), key) {
                 table.link(key);
@@ -331,7 +334,6 @@ impl Reservation<'_> {
         let closing = owner.closing;
         owner.reserved -= 1;
         owner.live += 1;
-        owner.unsettled += 1;
         record.n = table.kinds.issue(self.kind, self.key);
         let id = TaskId::from_parts(Arc::clone(table.kinds.name(self.kind)), record.n);
         if table

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use offshoot_core::{Hold, ScopeId, Timestamp};
+use offshoot_core::{ScopeId, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -15,7 +14,7 @@ use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::kinds::{CounterMap, Kinds};
 use crate::observe::{Observers, TaskChange};
-use crate::owner::Owner;
+use crate::owner::{Gate, Owner, Ticket};
 use crate::record::{Output, Record};
 use crate::slab::{Key, Slab};
 use crate::snapshot::TaskSnapshot;
@@ -28,7 +27,7 @@ use crate::waker_set::WakerSet;
 //    `records`, until it is removed; its place is freed when its `Lifecycle` is over.
 // 2. `live` of an owner is the number of its records whose status is not terminal; it falls in the
 //    same critical section that settles.
-// 3. `unsettled` falls when every observer has returned from `Settled`; the hold is released then.
+// 3. The ticket of a record is dropped when every observer has returned from `Settled`.
 // 4. Every mutation of a `Lifecycle` is followed by `follow_up`, in the same critical section.
 #[derive(Default)]
 pub(crate) struct Table {
@@ -54,55 +53,55 @@ pub(crate) struct After {
     pub(crate) cancels: WakerSet,
     pub(crate) abort: Option<AbortHandle>,
     pub(crate) announce: Vec<Key>,
-    hold: Option<Hold>,
-    more_holds: Vec<Hold>,
-    notify: Option<Arc<Notify>>,
+    ticket: Option<Ticket>,
+    more_tickets: Vec<Ticket>,
+    notify: Option<Arc<Gate>>,
     /// An owner's entry: its scope may be the last handle, and dropping that runs foreign drops.
     pub(crate) gone: Option<Box<Owner>>,
 }
 
 impl After {
-    fn release(&mut self, hold: Option<Hold>) {
-        if self.hold.is_none() {
-            self.hold = hold;
+    fn release(&mut self, ticket: Option<Ticket>) {
+        if self.ticket.is_none() {
+            self.ticket = ticket;
         } else {
-            self.more_holds.extend(hold);
+            self.more_tickets.extend(ticket);
         }
     }
 
     /// Wakes the barrier that closes `owner`, if it is closing.
     pub(crate) fn notify_closing(&mut self, owner: &Owner) {
-        if owner.changed.is_some() {
-            self.notify.clone_from(&owner.changed);
+        if owner.closing.is_some() {
+            self.notify = Some(Arc::clone(&owner.gate));
         }
     }
 
-    /// Everything but the announcements. Returns the holds: they outlive the announcements.
+    /// Everything but the announcements. Returns the tickets: they outlive the announcements.
     pub(crate) fn wake(self) -> (Vec<Key>, Released) {
         self.waiters.wake_all();
         self.cancels.wake_all();
         drop(self.abort);
         drop(self.gone);
         let released = Released {
-            _hold: self.hold,
-            _more: self.more_holds,
+            _ticket: self.ticket,
+            _more: self.more_tickets,
             notify: self.notify,
         };
         (self.announce, released)
     }
 }
 
-/// Holds to be released, and the closing barrier to be woken, by the drop.
+/// Tickets to be given up, and the closing barrier to be woken, by the drop.
 pub(crate) struct Released {
-    _hold: Option<Hold>,
-    _more: Vec<Hold>,
-    notify: Option<Arc<Notify>>,
+    _ticket: Option<Ticket>,
+    _more: Vec<Ticket>,
+    notify: Option<Arc<Gate>>,
 }
 
 impl Drop for Released {
     fn drop(&mut self) {
-        if let Some(notify) = self.notify.take() {
-            notify.notify_waiters();
+        if let Some(gate) = self.notify.take() {
+            gate.changed.notify_waiters();
         }
     }
 }
@@ -302,11 +301,7 @@ impl Table {
             while let Some(change) = record.life.tell() {
                 record.life.told();
                 if change == TaskChange::Settled {
-                    after.release(record.hold.take());
-                    if let Some(owner) = self.owners.get_mut(record.owner) {
-                        owner.unsettled -= 1;
-                        after.notify_closing(owner);
-                    }
+                    after.release(record.ticket.take());
                 }
             }
         }
@@ -373,13 +368,11 @@ impl Table {
             return;
         };
         record.life.told();
-        let settled = change == TaskChange::Settled;
-        if settled {
-            after.release(record.hold.take());
+        if change == TaskChange::Settled {
+            after.release(record.ticket.take());
         }
         if let Some(owner) = self.owners.get_mut(record.owner) {
             owner.telling -= 1;
-            owner.unsettled -= usize::from(settled);
             after.notify_closing(owner);
         }
         if record.life.is_over() {

@@ -111,6 +111,8 @@ impl Waited {
 struct Waiter {
     shared: Arc<Shared>,
     at: Option<(Key, WakerKey)>,
+    /// It arrived in this very poll: its waker is the right one, and any end since will wake it.
+    fresh: bool,
 }
 
 impl Drop for Waiter {
@@ -126,6 +128,7 @@ impl Waiter {
         Self {
             shared: Arc::clone(shared),
             at: None,
+            fresh: false,
         }
     }
 
@@ -156,6 +159,7 @@ impl Waiter {
             Arrival::Counted => {
                 let place = record.waiters.insert(cx);
                 self.at = Some((key, place));
+                self.fresh = true;
                 Ok(None)
             }
             Arrival::Claimed => {
@@ -169,11 +173,14 @@ impl Waiter {
         }
     }
 
-    /// A later poll.
+    /// A later poll; the first one may follow `arrive` within the same poll of the whole wait.
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Waited> {
         let Some((key, place)) = self.at else {
             return Poll::Pending;
         };
+        if std::mem::take(&mut self.fresh) {
+            return Poll::Pending;
+        }
         let mut table = self.shared.table();
         let Some(record) = table.records.get_mut(key) else {
             return Poll::Pending;
