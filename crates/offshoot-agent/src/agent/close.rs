@@ -37,12 +37,17 @@ impl Agent {
     #[must_use = "whether the agent is now closing"]
     pub fn close_if_settled(&self) -> bool {
         self.commit(|state, inner| {
+            let began = state.closing;
             state.follow_scope(inner);
             let idle = state.status() == Status::Idle && !matches!(state.phase, Phase::Preparing);
             let facts = state.projection.facts();
             let interrupted = facts.end == Some(crate::TurnEndReason::Aborted);
             let parked = interrupted && state.projection.inbox().has_waking();
             if !idle || parked || inner.scope.holds() > 0 {
+                if state.closing == began {
+                    // Nothing changed: who asks at every change must not find one in the asking.
+                    state.epoch -= 1;
+                }
                 return false;
             }
             state.begin_closing(inner, Pending::Keep)
