@@ -361,11 +361,12 @@ impl Agent {
 
     /// Runs `change` under the lock, then hands out what it committed and wakes who waits.
     pub(crate) fn commit<R>(&self, change: impl FnOnce(&mut State, &Arc<Inner>) -> R) -> R {
-        let (result, undriven) = {
+        let (result, undriven, rested) = {
             let mut state = self.lock();
             state.epoch += 1;
             let result = change(&mut state, &self.0);
-            (result, std::mem::take(&mut state.undriven))
+            let rested = !matches!(state.phase, Phase::Running(_));
+            (result, std::mem::take(&mut state.undriven), rested)
         };
         if undriven {
             let driven = drive::Driven(Some(self.clone()));
@@ -373,6 +374,9 @@ impl Agent {
         }
         self.0.host.hub.dispatch();
         self.0.changed.notify_waiters();
+        if rested {
+            self.0.rested.notify_waiters();
+        }
         result
     }
 
@@ -391,8 +395,15 @@ impl Agent {
 
     /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
     pub async fn idle(&self) {
-        self.until(|state| (!matches!(state.phase, Phase::Running(_))).then_some(()))
-            .await;
+        loop {
+            let rested = self.0.rested.notified();
+            let mut rested = std::pin::pin!(rested);
+            rested.as_mut().enable();
+            if !matches!(self.lock().phase, Phase::Running(_)) {
+                return;
+            }
+            rested.await;
+        }
     }
 
     /// A number that grows with every change of the agent's state; see

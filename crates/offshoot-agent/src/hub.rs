@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{Timestamp, text};
@@ -70,6 +70,8 @@ struct Queue {
 struct Inner {
     queue: Mutex<Queue>,
     observers: AtomicUsize,
+    /// Whether something may be queued. Set under the queue's lock, read without it.
+    queued: AtomicBool,
     drained: Notify,
 }
 
@@ -143,7 +145,9 @@ impl EventHub {
 
     /// Queues events. Called under the lock that commits them, so that their order is the commits'.
     pub(crate) fn enqueue(&self, records: impl IntoIterator<Item = EventRecord>) {
-        self.0.queue().pending.extend(records);
+        let mut queue = self.0.queue();
+        queue.pending.extend(records);
+        self.0.queued.store(true, Ordering::Release);
     }
 
     /// Queues events of one session's log.
@@ -168,6 +172,11 @@ impl EventHub {
 
     /// Hands out what is queued, unless another thread does so now.
     pub(crate) fn dispatch(&self) {
+        // Without observers nothing is queued, and a commit takes no lock but its agent's. A thread
+        // that queued something sees its own store; what others queued, they hand out.
+        if !self.0.queued.load(Ordering::Acquire) {
+            return;
+        }
         let mut queue = self.0.queue();
         if queue.dispatching || queue.pending.is_empty() {
             return;
@@ -186,6 +195,7 @@ impl EventHub {
             queue = self.0.queue();
         }
         queue.dispatching = false;
+        self.0.queued.store(false, Ordering::Release);
         drop(queue);
         self.0.drained.notify_waiters();
     }

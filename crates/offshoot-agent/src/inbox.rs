@@ -110,16 +110,16 @@ impl Inbox {
     }
 
     /// A claimed message entered its step.
-    pub(crate) fn enter(&mut self, id: &MessageId) -> bool {
+    pub(crate) fn enter(&mut self, id: &MessageId) -> Option<Entry> {
         let at = self
             .claimed
             .iter()
             .position(|entry| entry.message.id == *id);
-        at.and_then(|at| self.claimed.remove(at)).is_some()
+        at.and_then(|at| self.claimed.remove(at))
     }
 
     pub(crate) fn discard(&mut self, id: &MessageId) -> bool {
-        self.take(id).is_some() || self.enter(id)
+        self.take(id).or_else(|| self.enter(id)).is_some()
     }
 
     fn take(&mut self, id: &MessageId) -> Option<Entry> {

@@ -78,7 +78,7 @@ pub struct ActivationFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
     next_seq: u64,
-    start: Option<SessionStart>,
+    start: Option<Shared>,
     inbox: Inbox,
     history: Vec<HistoryItem>,
     turn: u64,
@@ -106,7 +106,7 @@ impl Projection {
                     self.turn = inherited.turn;
                     self.history = inherited.history;
                 }
-                self.start.get_or_insert_with(|| start.clone());
+                self.start.get_or_insert_with(|| Shared::clone(stored));
                 self.activations += 1;
                 self.facts = ActivationFacts::default();
             }
@@ -165,11 +165,13 @@ impl Projection {
                 }
             }
             Event::MessageUser { message, .. } => {
-                self.inbox.enter(&message.id);
                 if is_work(message) {
                     self.facts.generation = self.facts.generation.max(message.source.generation);
                 }
-                self.history.push(HistoryItem::User(message.clone()));
+                // What was accepted is what enters: the entry's own copy goes on into the history.
+                let entry = self.inbox.enter(&message.id);
+                let message = entry.map_or_else(|| message.clone(), |entry| entry.message);
+                self.history.push(HistoryItem::User(message));
             }
             Event::MessageAssistant { message, .. } => self.apply_reply(message),
             Event::ToolCall { call_id, .. } => {
@@ -271,13 +273,16 @@ impl Projection {
     /// The event that describes the session; absent in an empty log.
     #[must_use]
     pub fn start(&self) -> Option<&SessionStart> {
-        self.start.as_ref()
+        self.start.as_ref().and_then(|stored| match &stored.event {
+            Event::SessionStart(start) => Some(start),
+            _ => None,
+        })
     }
 
     /// The session that delegated to this one.
     #[must_use]
     pub fn parent(&self) -> Option<&AgentId> {
-        self.start.as_ref().and_then(|start| start.parent.as_ref())
+        self.start().and_then(|start| start.parent.as_ref())
     }
 
     /// What waits.

@@ -22,7 +22,7 @@ async fn a_cancel_of_an_idle_agent_arms_nothing() {
     assert!(!agent.cancel(CancelCause::Parent, Pending::Discard));
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent).last().map(String::as_str),
         Some("end turn 1 completed")
@@ -54,7 +54,7 @@ async fn a_claimed_message_is_put_back_when_what_waits_is_kept() {
     agent.followup(user("a")).expect("accepted");
     agent.followup(user("b")).expect("accepted");
     assert!(agent.cancel(CancelCause::Interrupt, Pending::Keep));
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent)[1..],
         [
@@ -70,7 +70,7 @@ async fn a_claimed_message_is_put_back_when_what_waits_is_kept() {
         assert_eq!(step.read(), [name]);
         step.complete();
     }
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -87,7 +87,7 @@ async fn a_claimed_message_is_discarded_when_what_waits_is_discarded() {
     assert_eq!(step.read(), ["c"], "only what came after the cancel runs");
     assert_eq!(step.at(), "2/1");
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent)[1..7],
         [
@@ -136,7 +136,7 @@ async fn a_message_in_the_abort_window_runs_after_the_aborted_turn() {
             assert_eq!(step.read(), [*name]);
             step.complete();
         }
-        agent.idle().await;
+        support::soon("idle", agent.idle()).await;
         assert_eq!(world.statuses(agent.id()), ["running", "idle"]);
         world.finish(agent).await;
     }
@@ -157,7 +157,7 @@ async fn what_waited_before_a_cancel_stays_parked() {
         "nothing will read it soon"
     );
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(world.stage.ready().is_none());
     let ledger = world.finish(agent).await;
     assert_eq!(ledger.all(Fate::Waits), ["queued", "quiet"]);
@@ -178,7 +178,7 @@ async fn a_latched_message_that_is_gone_starts_nothing() {
             _ => assert!(agent.cancel(CancelCause::Interrupt, Pending::Discard)),
         }
         step.complete();
-        agent.idle().await;
+        support::soon("idle", agent.idle()).await;
         assert_eq!(agent.with_projection(|p| p.turn()), 1, "{how}");
         world.finish(agent).await;
     }
@@ -245,7 +245,7 @@ async fn notices_in_the_abort_window_cost_one_step() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["n1", "n2", "n3", "n4", "n5"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -258,7 +258,7 @@ async fn b017_after_a_users_stop_notices_are_quiet_until_the_users_next_message(
     world.stage.next().await;
     agent.cancel(CancelCause::User, Pending::Keep);
     agent.notify(notice("n1", 1), true).expect("accepted");
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let delivered = agent.notify(notice("n2", 1), true).expect("accepted");
     assert_eq!(delivered.placement, Placement::Parked);
     assert_eq!(agent.status(), Status::Idle);
@@ -266,11 +266,11 @@ async fn b017_after_a_users_stop_notices_are_quiet_until_the_users_next_message(
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["n1", "n2", "b"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let delivered = agent.notify(notice("n3", 1), true).expect("accepted");
     assert_eq!(delivered.placement, Placement::TurnStarted);
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -281,7 +281,7 @@ async fn another_agents_message_wakes_after_a_users_stop_and_leaves_notices_quie
     agent.cancel(CancelCause::User, Pending::Keep);
     agent.steer(from_agent("work")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let delivered = agent.notify(notice("n", 1), true).expect("accepted");
     assert_eq!(delivered.placement, Placement::Parked);
     world.finish(agent).await;
@@ -294,11 +294,11 @@ async fn an_interrupt_leaves_notices_awake() {
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await;
     agent.cancel(CancelCause::Interrupt, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let delivered = agent.notify(notice("n", 1), true).expect("accepted");
     assert_eq!(delivered.placement, Placement::TurnStarted);
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -312,7 +312,7 @@ async fn a_deaf_step_is_dropped_at_the_end_of_the_grace() {
     step.call("c1");
     let begun = Instant::now();
     agent.cancel(CancelCause::User, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(begun.elapsed().as_secs(), 5, "the grace, and not more");
     assert_eq!(world.driver.dropped(), 1);
     let late = step.context.record_result(support::result_of("c1"));
@@ -342,7 +342,7 @@ async fn a_step_that_returns_within_the_grace_is_not_dropped() {
     tokio::time::advance(Duration::from_millis(4_900)).await;
     step.say("in time", &[]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(world.driver.dropped(), 0);
     world.finish(agent).await;
 }
@@ -380,7 +380,7 @@ async fn a_cancelled_turn_is_aborted_whatever_its_step_returns() {
         let step = world.stage.next().await;
         agent.cancel(CancelCause::Parent, Pending::Keep);
         step.end(Ok(outcome));
-        agent.idle().await;
+        support::soon("idle", agent.idle()).await;
         let facts = agent.with_projection(|p| p.facts().clone());
         assert_eq!(facts.end, Some(TurnEndReason::Aborted), "{outcome:?}");
         assert_eq!(
@@ -401,7 +401,7 @@ async fn prompt_cancel_prompt_in_one_tick_runs_the_second() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["b"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -413,14 +413,14 @@ async fn a_cancel_after_a_turn_does_not_touch_the_next_one() {
     let step = world.stage.next().await;
     let token = step.context.cancellation().clone();
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     agent.cancel(CancelCause::User, Pending::Keep);
     assert!(!token.is_cancelled());
     agent.followup(user("b")).expect("accepted");
     let step = world.stage.next().await;
     assert!(!step.context.cancellation().is_cancelled());
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent).last().map(String::as_str),
         Some("end turn 2 completed")
@@ -445,7 +445,7 @@ async fn a_cancel_from_the_running_announcement_leaves_no_step() {
         },
     ));
     agent.followup(user("a")).expect("accepted");
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     drop(guard);
     assert!(
         !world

@@ -27,7 +27,7 @@ async fn everything_is_seen_in_the_order_of_commit() {
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let id = agent.id().clone();
     agent.close(Pending::Keep).await;
     assert_eq!(
@@ -119,7 +119,7 @@ async fn a_panic_of_one_observer_is_contained() {
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(after.load(Ordering::SeqCst), 10, "the others are called");
     world.finish(agent).await;
 }
@@ -179,7 +179,7 @@ async fn an_event_is_in_the_log_when_it_is_seen() {
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(checked.load(Ordering::SeqCst), 8);
     world.finish(agent).await;
 }

@@ -18,7 +18,7 @@ async fn a_followup_to_an_idle_agent_opens_its_turn_before_the_send_returns() {
     let step = world.stage.next().await;
     assert_eq!((step.at(), step.read()), ("1/1".into(), vec!["a".into()]));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent),
         [
@@ -46,7 +46,7 @@ async fn an_inject_waits_quietly_and_the_next_wake_reads_it_first() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["context", "prompt"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(world.statuses(agent.id()), ["running", "idle"]);
     world.finish(agent).await;
 }
@@ -64,7 +64,7 @@ async fn two_steers_in_one_tick_are_two_steps_of_one_turn() {
     let step = world.stage.next().await;
     assert_eq!((step.at(), step.read()), ("1/2".into(), vec!["b".into()]));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -82,7 +82,7 @@ async fn a_burst_of_followups_takes_a_turn_each_in_order() {
         assert_eq!(step.read(), [name.as_str()]);
         step.complete();
     }
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(world.statuses(agent.id()), ["running", "idle"]);
     assert_eq!(world.finish(agent).await.all(Fate::Read).len(), 20);
 }
@@ -113,7 +113,7 @@ async fn what_waits_for_the_next_step_coalesces_in_the_order_of_acceptance() {
         ("2/1".into(), vec!["later".into()])
     );
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -125,7 +125,7 @@ async fn a_steer_that_wakes_takes_one_parked_followup_along() {
     agent.followup(user("parked-1")).expect("accepted");
     agent.followup(user("parked-2")).expect("accepted");
     world.stage.next().await.fail();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     agent.steer(user("go")).expect("accepted");
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["go", "parked-1"]);
@@ -133,7 +133,7 @@ async fn a_steer_that_wakes_takes_one_parked_followup_along() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["parked-2"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -154,7 +154,7 @@ async fn b083_per_sender_the_order_of_delivery_is_the_order_of_acceptance() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), sent);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -172,7 +172,7 @@ async fn a_withdrawn_message_is_discarded_once_and_never_read() {
     let later = agent.followup(user("later")).expect("accepted").message_id;
     assert!(agent.withdraw(&later, "edited"));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(
         !agent.withdraw(&"a".parse().expect("an id"), "late"),
         "it was read"
@@ -196,7 +196,7 @@ async fn a_message_id_is_accepted_once_in_a_session() {
     }
     agent.steer(user("b")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let again = agent.steer(user("a"));
     assert!(
         matches!(again, Err(SendError::Duplicate(_))),
@@ -238,7 +238,7 @@ async fn b094_a_full_inbox_refuses_senders_and_takes_notices() {
     agent.inject(user("room-again")).expect("room again");
     step.complete();
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -255,7 +255,7 @@ async fn content_and_source_are_kept_as_they_were() {
     let step = world.stage.next().await;
     assert_eq!(step.context.generation(), 7);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let log = world.log(&agent);
     let stored: Vec<_> = log
         .iter()
@@ -279,12 +279,12 @@ async fn a_turn_has_the_greatest_generation_of_what_opened_it() {
     let step = world.stage.next().await;
     assert_eq!(agent.current_turn(), Some((1, 4)));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     agent.followup(user("fresh")).expect("accepted");
     let step = world.stage.next().await;
     assert_eq!(step.context.generation(), 0, "independent work");
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -301,7 +301,7 @@ async fn messages_to_an_agent_that_was_not_started_wait_for_its_start() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["early"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -325,7 +325,7 @@ async fn a_message_waiting_for_the_next_step_can_be_awaited() {
     step.complete();
     world.stage.next().await.complete();
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 

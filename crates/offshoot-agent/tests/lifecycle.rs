@@ -109,7 +109,7 @@ async fn a_seed_must_be_a_whole_past() {
     let open = world.log(&agent);
     step.say("hello", &[]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let whole = world.log(&agent);
     let seeds = [open, whole[1..].to_vec()];
     for seed in seeds {
@@ -392,7 +392,7 @@ async fn only_a_settled_agent_closes_by_itself() {
     assert!(!agent.close_if_settled(), "it runs");
     agent.followup(user("parked")).expect("accepted");
     agent.cancel(CancelCause::Interrupt, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(
         !agent.close_if_settled(),
         "decision 24: a message is parked behind an interrupt"
@@ -418,7 +418,7 @@ async fn rest_waits_for_the_turn_and_for_what_is_held() {
         async move { agent.rest().await }
     });
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     tokio::task::yield_now().await;
     assert!(!rest.is_finished(), "something is held");
     drop(hold);

@@ -49,10 +49,10 @@ async fn eventful_life(world: &mut World) -> Agent {
     agent.withdraw(&"gone".parse().expect("an id"), "changed");
     agent.followup(user("kept")).expect("accepted");
     step.fail();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     agent.steer(user("cut")).expect("accepted");
     agent.cancel(CancelCause::Interrupt, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     agent
         .record(Extension::new("task/started"))
         .expect("recorded");
@@ -298,7 +298,7 @@ async fn a_users_stop_survives_a_restart() {
     let _step = world.stage.next().await;
     agent.inject(user("kept")).expect("accepted");
     agent.cancel(CancelCause::User, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let live = agent.notify(notice("n1", 1), true).expect("accepted");
     assert_eq!(live.placement, Placement::Parked);
     world.finish(agent).await;
@@ -322,7 +322,7 @@ async fn a_users_stop_survives_a_restart() {
     let step = world.stage.next().await;
     assert_eq!(step.read(), ["kept", "n1", "n2", "work"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -340,12 +340,12 @@ async fn the_fold_and_the_agent_agree_on_a_users_stop() {
     agent.followup(user("a")).expect("accepted");
     let _step = world.stage.next().await;
     agent.cancel(CancelCause::User, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(agree("after the stop"));
     agent.steer(from_agent("b")).expect("accepted");
     let _step = world.stage.next().await;
     agent.cancel(CancelCause::Interrupt, Pending::Keep);
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(agree("after an interrupt of other work"));
     agent.steer(from_agent("c")).expect("accepted");
     let _step = world.stage.next().await;
@@ -354,7 +354,7 @@ async fn the_fold_and_the_agent_agree_on_a_users_stop() {
     let step = world.stage.next().await;
     assert!(!agree("the user wrote in the abort window"));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(!agree("and was read"));
     world.finish(agent).await;
 }

@@ -31,7 +31,7 @@ async fn a_tool_round_trip_is_two_steps_of_one_turn() {
     ));
     step.say("done", &[]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(
         world.trace(&agent)[3..],
         [
@@ -64,7 +64,7 @@ async fn a_steer_during_a_concluding_step_gets_one_more_step_of_the_turn() {
         }
         step.complete();
     }
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert_eq!(agent.with_projection(|p| p.turn()), 1);
     world.finish(agent).await;
 }
@@ -84,7 +84,7 @@ async fn running_out_of_tokens_marks_the_turn_and_not_the_next_one() {
     let step = world.stage.next().await;
     assert_eq!(step.at(), "2/1", "what waits runs after an ordinary end");
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let ends: Vec<_> = world
         .trace(&agent)
         .into_iter()
@@ -109,7 +109,7 @@ async fn after_a_turn_that_did_not_complete_what_waits_is_parked() {
         agent.followup(user("b")).expect("accepted");
         agent.steer(user("c")).expect("accepted");
         step.end(ending);
-        agent.idle().await;
+        support::soon("idle", agent.idle()).await;
         assert!(agent.is_at_rest(), "parked messages keep nothing");
         assert!(world.trace(&agent).contains(&format!("end turn 1 {name}")));
         agent.followup(user("d")).expect("accepted");
@@ -119,7 +119,7 @@ async fn after_a_turn_that_did_not_complete_what_waits_is_parked() {
         let step = world.stage.next().await;
         assert_eq!(step.read(), ["d"], "{name}");
         step.complete();
-        agent.idle().await;
+        support::soon("idle", agent.idle()).await;
         assert_eq!(
             world.statuses(agent.id()),
             ["running", "idle", "running", "idle"]
@@ -134,7 +134,7 @@ async fn a_failed_turn_says_why_and_the_next_one_is_well() {
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.fail();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let last = world.log(&agent).pop().expect("an event");
     assert!(matches!(
         &last.event,
@@ -142,7 +142,7 @@ async fn a_failed_turn_says_why_and_the_next_one_is_well() {
     ));
     agent.followup(user("b")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(agent.with_projection(|p| p.facts().error.is_none()));
     world.finish(agent).await;
 }
@@ -155,7 +155,7 @@ async fn a_panic_in_a_step_ends_its_turn_with_an_error() {
     let step = world.stage.next().await;
     step.say("half", &["c1"]);
     step.panic();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let facts = agent.with_projection(|p| p.facts().clone());
     assert_eq!(
         facts.error.as_deref(),
@@ -163,7 +163,7 @@ async fn a_panic_in_a_step_ends_its_turn_with_an_error() {
     );
     agent.followup(user("b")).expect("accepted");
     world.stage.next().await.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -240,7 +240,7 @@ async fn a_turn_takes_no_more_steps_than_it_may() {
     for _ in 0..3 {
         world.stage.next().await.go_on();
     }
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(world.stage.ready().is_none());
     let trace = world.trace(&agent);
     assert_eq!(
@@ -265,7 +265,7 @@ async fn every_call_gets_one_result_whatever_the_driver_left() {
     let step = world.stage.next().await;
     step.say("", &["c4"]);
     step.fail();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let trace = world.trace(&agent);
     for line in [
         "result c1",
@@ -289,7 +289,7 @@ async fn two_calls_of_one_id_get_a_result_each() {
     step.call("same");
     step.answer("same");
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let results = world
         .trace(&agent)
         .into_iter()
@@ -308,7 +308,7 @@ async fn the_calls_of_an_earlier_reply_of_a_step_are_answered_too() {
     step.say("first", &["c1"]);
     step.say("second", &["c2"]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let trace = world.trace(&agent);
     assert!(
         trace.contains(&"result c1 NOT_ANSWERED".to_owned()),
@@ -342,7 +342,7 @@ async fn a_result_that_answers_no_open_call_is_refused() {
         );
     }
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
 }
 
@@ -365,7 +365,7 @@ async fn a_context_of_an_ended_step_records_nothing() {
     assert_eq!(step.at(), "2/1");
     assert!(matches!(old.record_reply(reply()), Err(SendError::Closed)));
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     assert!(matches!(old.record_reply(reply()), Err(SendError::Closed)));
     world.finish(agent).await;
 }
@@ -384,7 +384,7 @@ async fn facts_tell_the_last_words_of_a_residency() {
     let step = world.stage.next().await;
     step.say("two", &[]);
     step.complete();
-    agent.idle().await;
+    support::soon("idle", agent.idle()).await;
     let facts = agent.with_projection(|p| p.facts().clone());
     assert_eq!((facts.text.as_str(), facts.cut), ("cut in two", false));
     assert_eq!(facts.turns, 1);

@@ -1,7 +1,9 @@
 //! The drive: runs the turns of an agent, one after the other, until nothing runnable waits.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures::FutureExt;
 use offshoot_core::text;
@@ -209,26 +211,24 @@ fn begin_step(state: &mut State, inner: &Inner, step: u64) -> Result<Begun, Appe
             "the step ended before this call was answered",
         )
     });
-    let mut entering: Vec<_> = state
-        .projection
-        .inbox()
-        .claimed()
-        .map(|entry| entry.message.clone())
-        .collect();
-    if step > 1 {
-        let batch = state.projection.inbox().batch(Target::NextStep);
-        entering.extend(batch.iter().map(|entry| entry.message.clone()));
-        events.extend(batch.iter().map(|entry| Event::InboxClaimed {
-            message_id: entry.message.id.clone(),
-            turn,
-            step,
-        }));
-    }
-    events.push(Event::StepStart { turn, step });
-    events.extend(entering.into_iter().map(|message| Event::MessageUser {
+    let inbox = state.projection.inbox();
+    let batch = if step > 1 {
+        inbox.batch(Target::NextStep)
+    } else {
+        Vec::new()
+    };
+    events.reserve_exact(1 + inbox.claimed().count() + 2 * batch.len());
+    events.extend(batch.iter().map(|entry| Event::InboxClaimed {
+        message_id: entry.message.id.clone(),
         turn,
         step,
-        message,
+    }));
+    events.push(Event::StepStart { turn, step });
+    let entering = inbox.claimed().chain(batch.iter().copied());
+    events.extend(entering.map(|entry| Event::MessageUser {
+        turn,
+        step,
+        message: entry.message.clone(),
     }));
     state.append(inner, events)?;
     let session = inner.id.clone();
@@ -258,26 +258,15 @@ async fn run_step(
     let work = AssertUnwindSafe(async { driver.step(context).await })
         .catch_unwind()
         .instrument(span);
-    let mut work = Box::pin(work);
-    let owner_closes = async {
-        agent.scope().closing().await;
-        agent.begin_close(Pending::Keep);
-        std::future::pending::<()>().await;
+    let mut work = std::pin::pin!(Some(work));
+    let mut going = work.as_mut().as_pin_mut()?;
+    let result = match std::future::poll_fn(|cx| Poll::Ready(going.as_mut().poll(cx))).await {
+        Poll::Ready(result) => Some(result),
+        // Boxed, so that the drive stays small; a step that waits can afford it.
+        Poll::Pending => Box::pin(wait_for(agent, context, going.as_mut())).await,
     };
-    let result = tokio::select! {
-        biased;
-        result = &mut work => Some(result),
-        () = context.cancelled() => {
-            let grace = agent.host().settings.cancel_grace;
-            tokio::time::timeout(grace, &mut work).await.ok()
-        }
-        () = owner_closes => None,
-    };
-    if result.is_none() {
-        tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
-    }
     // What the step held is dropped here, and may panic in its turn.
-    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(work)));
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| work.set(None)));
     let result = match (result?, dropped) {
         (Ok(result), Ok(())) => Ok(result),
         (Err(panic), _) | (_, Err(panic)) => Err(panic),
@@ -286,4 +275,31 @@ async fn run_step(
         let message = text::panic_message(&*panic);
         Err(DriverError::new(format!("the driver panicked: {message}")))
     }))
+}
+
+/// Waits for a step that did not return at once; `None` when it did not within the grace after a
+/// cancel.
+async fn wait_for<F: Future>(
+    agent: &Agent,
+    context: &StepContext,
+    mut going: Pin<&mut F>,
+) -> Option<F::Output> {
+    let owner_closes = async {
+        agent.scope().closing().await;
+        agent.begin_close(Pending::Keep);
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        biased;
+        result = &mut going => Some(result),
+        () = context.cancelled() => {
+            let grace = agent.host().settings.cancel_grace;
+            tokio::time::timeout(grace, &mut going).await.ok()
+        }
+        () = owner_closes => None,
+    };
+    if result.is_none() {
+        tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
+    }
+    result
 }

@@ -234,6 +234,7 @@ impl Agent {
             activation,
             runtime: Handle::current(),
             changed: Notify::new(),
+            rested: Notify::new(),
             state: Mutex::new(State {
                 projection,
                 log: Some(log),

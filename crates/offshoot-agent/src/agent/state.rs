@@ -36,7 +36,10 @@ pub(crate) struct Inner {
     pub(super) host: AgentHost,
     pub(super) activation: u64,
     pub(super) runtime: Handle,
+    /// After every critical section that may have changed something.
     pub(super) changed: Notify,
+    /// After those that leave no turn running: who waits for the end of a turn sleeps through it.
+    pub(super) rested: Notify,
     pub(super) state: Mutex<State>,
 }
 
@@ -249,39 +252,42 @@ impl State {
         opened
     }
 
-    /// The events that open a turn and claim its first batch.
+    /// The events that open a turn and claim its first batch: all of the next step's list, then one
+    /// message of the next turn's. `arriving` is the last of its list.
     fn opening(&self, arriving: Option<Arriving>) -> Vec<Event> {
         let turn = self.projection.turn() + 1;
-        let inbox = self.projection.inbox();
-        let waiting = inbox
-            .batch(Target::NextTurn)
-            .into_iter()
-            .map(|entry| Arriving {
-                id: entry.message.id.clone(),
-                target: entry.target,
-                generation: entry.message.source.generation,
-            });
-        let mut batch: Vec<_> = waiting.collect();
-        if let Some(arriving) = arriving {
-            // It is the last of its list: of two followups the one that waits is read first.
-            let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
-            match arriving.target {
-                Target::NextStep => batch.insert(followups, arriving),
-                Target::NextTurn if followups == batch.len() => batch.push(arriving),
-                Target::NextTurn => {}
-            }
-        }
-        let generation = batch.iter().map(|entry| entry.generation).max();
-        let start = Event::TurnStart {
+        let batch = self.projection.inbox().batch(Target::NextTurn);
+        let mut events = Vec::with_capacity(batch.len() + 2);
+        events.push(Event::TurnStart {
             turn,
-            generation: generation.unwrap_or(0),
-        };
-        let claims = batch.into_iter().map(|entry| Event::InboxClaimed {
-            message_id: entry.id,
-            turn,
-            step: 1,
+            generation: 0,
         });
-        std::iter::once(start).chain(claims).collect()
+        let mut greatest = 0;
+        let mut claim = |id: &MessageId, generation: u64| {
+            greatest = greatest.max(generation);
+            events.push(Event::InboxClaimed {
+                message_id: id.clone(),
+                turn,
+                step: 1,
+            });
+        };
+        let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
+        let (steers, followup) = batch.split_at(followups);
+        for entry in steers {
+            claim(&entry.message.id, entry.message.source.generation);
+        }
+        if let Some(steer) = arriving.as_ref().filter(|a| a.target == Target::NextStep) {
+            claim(&steer.id, steer.generation);
+        }
+        if let Some(entry) = followup.first() {
+            claim(&entry.message.id, entry.message.source.generation);
+        } else if let Some(new) = arriving.as_ref().filter(|a| a.target == Target::NextTurn) {
+            claim(&new.id, new.generation);
+        }
+        if let Some(Event::TurnStart { generation, .. }) = events.first_mut() {
+            *generation = greatest;
+        }
+        events
     }
 
     /// Everything that waits, claimed messages included, as events that discard it.

@@ -13,10 +13,12 @@ struct Session {
     open: bool,
 }
 
-type Sessions = Arc<Mutex<BTreeMap<AgentId, Session>>>;
+/// Each session has a lock of its own: writers of different sessions do not meet.
+type Cell = Arc<Mutex<Session>>;
+type Sessions = Arc<Mutex<BTreeMap<AgentId, Cell>>>;
 
-fn lock(sessions: &Sessions) -> MutexGuard<'_, BTreeMap<AgentId, Session>> {
-    sessions.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A store in memory. Cloning gives another handle to the same store.
@@ -25,17 +27,22 @@ pub struct MemoryStore {
     sessions: Sessions,
 }
 
+impl MemoryStore {
+    fn session(&self, id: &AgentId) -> Result<Cell, StoreError> {
+        let session = lock(&self.sessions).get(id).cloned();
+        session.ok_or_else(|| StoreError::NotFound(id.clone()))
+    }
+}
+
 struct MemoryLog {
     sessions: Sessions,
+    session: Cell,
     id: AgentId,
 }
 
 impl SessionLog for MemoryLog {
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
-        let mut sessions = lock(&self.sessions);
-        let Some(session) = sessions.get_mut(&self.id) else {
-            return Err(StoreError::NotFound(self.id.clone()).into());
-        };
+        let mut session = lock(&self.session);
         let found = session.events.last().map_or(expected, |last| last.seq + 1);
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
@@ -55,9 +62,7 @@ impl SessionLog for MemoryLog {
 
 impl Drop for MemoryLog {
     fn drop(&mut self) {
-        if let Some(session) = lock(&self.sessions).get_mut(&self.id) {
-            session.open = false;
-        }
+        lock(&self.session).open = false;
     }
 }
 
@@ -68,30 +73,28 @@ impl SessionStore for MemoryStore {
             return Err(StoreError::Exists(id.clone()));
         }
         let inherited = usize::try_from(inherited).unwrap_or(usize::MAX);
-        sessions.insert(
-            id.clone(),
-            Session {
-                events: Vec::new(),
-                inherited,
-                open: true,
-            },
-        );
+        let session = Arc::new(Mutex::new(Session {
+            events: Vec::new(),
+            inherited,
+            open: true,
+        }));
+        sessions.insert(id.clone(), Arc::clone(&session));
         Ok(Box::new(MemoryLog {
             sessions: Arc::clone(&self.sessions),
+            session,
             id: id.clone(),
         }))
     }
 
     fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        let mut sessions = lock(&self.sessions);
-        let session = sessions
-            .get_mut(id)
-            .ok_or_else(|| StoreError::NotFound(id.clone()))?;
+        let cell = self.session(id)?;
+        let mut session = lock(&cell);
         if std::mem::replace(&mut session.open, true) {
             return Err(StoreError::Locked(id.clone()));
         }
         let log = MemoryLog {
             sessions: Arc::clone(&self.sessions),
+            session: Arc::clone(&cell),
             id: id.clone(),
         };
         Ok(OpenedSession {
@@ -102,18 +105,12 @@ impl SessionStore for MemoryStore {
     }
 
     fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        let sessions = lock(&self.sessions);
-        let session = sessions
-            .get(id)
-            .ok_or_else(|| StoreError::NotFound(id.clone()))?;
-        Ok(session.events.clone())
+        Ok(lock(&*self.session(id)?).events.clone())
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
-        let sessions = lock(&self.sessions);
-        let session = sessions
-            .get(id)
-            .ok_or_else(|| StoreError::NotFound(id.clone()))?;
+        let cell = self.session(id)?;
+        let session = lock(&cell);
         Ok(session.events.get(session.inherited).cloned())
     }
 
