@@ -27,7 +27,8 @@ use crate::output::json::{self, JsonLines};
 use crate::output::progress::{Progress, Style};
 use crate::{output, setup};
 use host::Host;
-use rest::{End, Limits};
+use rest::End;
+pub(crate) use rest::Limits;
 use signals::Signals;
 
 /// Everything that a run needs, checked.

@@ -1,0 +1,9 @@
+//! The built program, from outside.
+
+mod demo;
+mod inputs;
+mod run;
+mod stops;
+mod stored;
+mod support;
+mod usage;

@@ -1,0 +1,146 @@
+//! How a run is stopped from outside: a closed stdout, Ctrl-C, SIGTERM. No process is left behind.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, read_until, send};
+
+/// A run that hangs with a command in the background and one in the foreground of a child. Each
+/// command says in a file that it runs, and holds the file's lock while it does.
+fn busy() -> Value {
+    json!({"prompt": "hi", "agents": {
+        "root": [
+            {"calls": [
+                {"name": "bash", "args": {"command": "echo $$ > bg; exec sleep 600", "run_in_background": true}},
+                {"name": "subagent", "args": {"description": "c", "prompt": "p"}}]},
+            {"await": ["child"], "hang": false, "text": "x", "calls": [{"name": "bash", "args": {"command": "echo $$ > fg; echo ready; exec sleep 600"}}]}],
+        "c": [{"open": ["child"], "calls": [{"name": "bash", "args": {"command": "echo $$ > ch; exec sleep 600"}}]}]}})
+}
+
+fn started(place: &Place, args: &[&str]) -> Child {
+    let script = place.script(busy());
+    let all = [&["run", "--script", &script, "--json"], args].concat();
+    let mut command = place.offshoot(&all);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program");
+    for name in ["bg", "fg", "ch"] {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while pid(place, name).is_none() {
+            assert!(Instant::now() < deadline, "{name} did not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    child
+}
+
+fn pid(place: &Place, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(place.path(name)).ok()?;
+    text.ends_with('\n').then(|| text.trim().to_owned())
+}
+
+fn runs(place: &Place, name: &str) -> bool {
+    let pid = pid(place, name).expect("it started");
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    command.starts_with(b"sleep\0600")
+}
+
+fn ends(mut child: Child) -> (Option<i32>, String) {
+    let began = Instant::now();
+    let mut stderr = String::new();
+    let mut pipe = child.stderr.take().expect("a pipe");
+    pipe.read_to_string(&mut stderr).expect("text");
+    let status = child.wait().expect("an end");
+    assert!(began.elapsed() < Duration::from_secs(30));
+    (status.code(), stderr)
+}
+
+fn nothing_is_left(place: &Place) {
+    for name in ["bg", "fg", "ch"] {
+        assert!(!runs(place, name), "{name} still runs");
+    }
+}
+
+#[test]
+fn a_closed_stdout_ends_the_run_quietly_with_everything_that_it_started() {
+    let place = Place::new();
+    let mut child = started(&place, &[]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    read_until(&mut lines, &["session/start"]);
+    // Nothing more is ever written: that nobody reads is noticed all the same.
+    drop(lines);
+    assert_eq!(ends(child), (Some(1), String::new()));
+    nothing_is_left(&place);
+}
+
+#[test]
+fn sigterm_closes_everything_and_still_gives_the_result() {
+    let place = Place::new();
+    let mut child = started(&place, &[]);
+    send(&child, "TERM");
+    let mut out = String::new();
+    child
+        .stdout
+        .take()
+        .expect("a pipe")
+        .read_to_string(&mut out)
+        .expect("text");
+    let (code, stderr) = ends(child);
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let result: Value = serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(result["outcome"], "aborted");
+    assert_eq!(
+        result["stopped"].as_array().map(Vec::len),
+        Some(2),
+        "{result}"
+    );
+    nothing_is_left(&place);
+}
+
+#[test]
+fn ctrl_c_once_cancels_the_roots_turn_and_twice_closes_everything() {
+    let place = Place::new();
+    let mut child = started(&place, &[]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    send(&child, "INT");
+    read_until(
+        &mut lines,
+        &[
+            "\"turn/end\"",
+            "\"reason\":\"aborted\"",
+            "\"cause\":\"user\"",
+            "\"label\":\"root\"",
+        ],
+    );
+    // The foreground command of the cancelled turn is gone, the rest goes on.
+    assert!(!runs(&place, "fg"));
+    assert!(runs(&place, "bg") && runs(&place, "ch"));
+    send(&child, "INT");
+    let rest: Vec<String> = lines.map(|line| line.expect("a line")).collect();
+    let result: Value = serde_json::from_str(rest.last().expect("a line")).expect("JSON");
+    assert_eq!(result["outcome"], "aborted");
+    assert_eq!(ends(child).0, Some(1));
+    nothing_is_left(&place);
+}
+
+#[test]
+fn after_one_ctrl_c_the_run_settles_by_itself() {
+    let place = Place::new();
+    let script = place.script(json!({"prompt": "hi", "agents": {"root": [{"hang": true}]}}));
+    let mut command = place.offshoot(&["run", "--json", "--script", &script]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    read_until(&mut lines, &["step/start"]);
+    send(&child, "INT");
+    let rest: Vec<String> = lines.map(|line| line.expect("a line")).collect();
+    let result: Value = serde_json::from_str(rest.last().expect("a line")).expect("JSON");
+    assert_eq!(result["outcome"], "aborted");
+    assert_eq!(ends(child).0, Some(1));
+}

@@ -1,0 +1,203 @@
+//! Bad usage: exit code 2, one line that names the place, nothing on stdout.
+
+use crate::support::Place;
+
+/// The one line on stderr.
+fn refused(place: &Place, args: &[&str]) -> String {
+    let output = place.offshoot(args).output().expect("the program");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    assert_eq!(output.stdout, b"", "{args:?}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    stderr
+}
+
+#[test]
+fn each_fault_is_one_line_that_names_its_place() {
+    let place = Place::new();
+    let good = place.file(
+        "good.json",
+        r#"{"prompt": "hi", "agents": {"root": [{"text": "x"}]}}"#,
+    );
+    let mute = place.file("mute.json", r#"{"agents": {"root": [{"text": "x"}]}}"#);
+    let unknown = place.file("unknown.json", r#"{"agents": {"root": [{"txt": "x"}]}}"#);
+    let gate = place.file(
+        "gate.json",
+        r#"{"agents": {"root": [{"text": "x", "await": ["go"]}]}}"#,
+    );
+    let syntax = place.file("syntax.json", "{");
+    let binary = place.file("binary.json", "");
+    std::fs::write(&binary, [0xff, 0xfe]).expect("a file");
+    let config = place.file("config.toml", "[limits]\nmax_dept = 1\n");
+    let script_config = place.file(
+        "sc.json",
+        r#"{"config": {"tasks": {"x": 1}}, "prompt": "hi", "agents": {}}"#,
+    );
+    let acp = place.file("acp.json", r#"{"config": {"acp": [{"name": "p", "command": "c"}], "subagent": [{"provider": "p"}]}, "prompt": "hi", "agents": {}}"#);
+    let cases: Vec<(Vec<&str>, Vec<&str>)> = vec![
+        (vec![], vec!["expected a command"]),
+        (vec!["frob"], vec!["frob"]),
+        (vec!["run", "hi"], vec!["--script FILE", "--model"]),
+        (
+            vec!["run", "hi", "--model", "a/b"],
+            vec!["--model", "no models yet"],
+        ),
+        (
+            vec!["run", "hi", "--model", "a/b", "--script", &good],
+            vec!["--script and --model"],
+        ),
+        (
+            vec!["run", "--script", "missing.json"],
+            vec!["missing.json", "cannot be read"],
+        ),
+        (
+            vec!["run", "--script", &binary],
+            vec!["binary.json", "cannot be read"],
+        ),
+        (vec!["run", "--script", &syntax], vec!["syntax.json"]),
+        (
+            vec!["run", "--script", &unknown],
+            vec!["unknown.json: agents.root[0].txt", "unknown field"],
+        ),
+        (
+            vec!["run", "--script", &gate, "hi"],
+            vec!["gate.json: agents.root[0].await[0]", "nothing opens `go`"],
+        ),
+        (
+            vec!["run", "--script", &mute],
+            vec!["no prompt", "mute.json"],
+        ),
+        (
+            vec!["run", "--script", &good, "--config", &config],
+            vec!["config.toml: limits.max_dept", "unknown key"],
+        ),
+        (
+            vec!["run", "--script", &good, "--config", "no.toml"],
+            vec!["no.toml", "cannot be read"],
+        ),
+        (
+            vec!["run", "--script", &script_config],
+            vec!["sc.json: config.tasks.x", "unknown key"],
+        ),
+        (
+            vec!["run", "--script", &acp],
+            vec!["acp.json", "not available in this build"],
+        ),
+        (
+            vec!["run", "--script", &good, "--set", "limits.max_depth=x"],
+            vec!["--set: limits.max_depth"],
+        ),
+        (
+            vec!["run", "--script", &good, "--set", "nonsense"],
+            vec!["--set", "KEY=VALUE"],
+        ),
+        (
+            vec!["run", "--script", &good, "--store", &good],
+            vec!["--store", "good.json", "can be written to"],
+        ),
+        (
+            vec!["run", "--script", &good, "--store", "/proc/nowhere"],
+            vec!["--store", "/proc/nowhere"],
+        ),
+        (
+            vec!["run", "--script", &good, "--cwd", "nowhere"],
+            vec!["--cwd", "nowhere"],
+        ),
+        (
+            vec!["run", "--script", &good, "--cwd", &good],
+            vec!["--cwd", "not a folder"],
+        ),
+        (
+            vec!["run", "--script", &good, "--resume", "x"],
+            vec!["--resume", "--store DIR"],
+        ),
+        (
+            vec!["run", "--script", &good, "--store", "s", "--resume", "a/b"],
+            vec!["--resume: `a/b`", "not an id"],
+        ),
+        (
+            vec!["run", "--script", &good, "--store", "s", "--resume", "gone"],
+            vec!["--resume", "no session gone"],
+        ),
+        (
+            vec!["run", "--script", &good, "--timeout", "0"],
+            vec!["--timeout", "more than 0"],
+        ),
+        (
+            vec!["run", "--script", &good, "--linger=x"],
+            vec!["--linger", "seconds"],
+        ),
+        (
+            vec!["tools", "--variant", "gemini"],
+            vec!["--variant", "not available"],
+        ),
+        (vec!["tools", "--variant", "x"], vec!["--variant", "mcp"]),
+        (vec!["tools", "--set", "x=1"], vec!["--set: x"]),
+        (vec!["sessions"], vec!["--store <DIR>"]),
+        (
+            vec!["sessions", "--store", "nowhere"],
+            vec!["--store", "nowhere"],
+        ),
+        (vec!["mcp"], vec!["offshoot mcp", "not in this build"]),
+        (vec!["acp"], vec!["offshoot acp", "not in this build"]),
+        (vec!["demo", "--cwd", "nowhere"], vec!["--cwd", "nowhere"]),
+    ];
+    for (args, parts) in cases {
+        let line = refused(&place, &args);
+        for part in parts {
+            assert!(line.contains(part), "{args:?}: expected {part:?} in {line}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_log_filter_is_named() {
+    let place = Place::new();
+    let mut command = place.offshoot(&["tools"]);
+    let output = command
+        .env("OFFSHOOT_LOG", "a=b=c")
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("OFFSHOOT_LOG"));
+}
+
+#[test]
+fn help_and_version_are_results() {
+    let place = Place::new();
+    for args in [["--help"], ["--version"]] {
+        let output = place.offshoot(&args).output().expect("the program");
+        assert_eq!(output.status.code(), Some(0));
+        assert!(!output.stdout.is_empty());
+        assert_eq!(output.stderr, b"");
+    }
+}
+
+#[test]
+fn the_tools_are_listed_as_the_configuration_exposes_them() {
+    let place = Place::new();
+    let names = |args: &[&str]| -> Vec<String> {
+        let output = place.offshoot(args).output().expect("the program");
+        assert_eq!(output.status.code(), Some(0));
+        let tools: Vec<serde_json::Value> =
+            serde_json::from_slice(&output.stdout).expect("an array");
+        tools
+            .iter()
+            .map(|tool| {
+                assert_eq!(tool["inputSchema"]["type"], "object");
+                assert!(
+                    tool["description"]
+                        .as_str()
+                        .is_some_and(|text| !text.is_empty())
+                );
+                tool["name"].as_str().expect("a name").to_owned()
+            })
+            .collect()
+    };
+    let all = names(&["tools", "--json"]);
+    for name in ["subagent", "bash", "task_output", "send_message"] {
+        assert!(all.iter().any(|tool| tool == name), "{name} in {all:?}");
+    }
+    let fewer = names(&["tools", "--json", "--set", "tools.bash.enabled=false"]);
+    assert!(!fewer.iter().any(|tool| tool == "bash"), "{fewer:?}");
+}
