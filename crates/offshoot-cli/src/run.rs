@@ -149,7 +149,7 @@ pub(crate) fn conduct(plan: Plan) -> Result<ExitCode, Fault> {
         .enable_all()
         .build()
         .context("the asynchronous runtime")?;
-    let ended = runtime.block_on(Run::new(plan)?.to_end());
+    let ended = runtime.block_on(Run::new(plan)?.play());
     // What still runs has been told to stop and had its grace.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ended
@@ -182,7 +182,7 @@ impl Run {
         })
     }
 
-    async fn to_end(mut self) -> Result<ExitCode, Fault> {
+    async fn play(mut self) -> Result<ExitCode, Fault> {
         let mut signals = Signals::listen().context("signals")?;
         let mut builder = Runtime::builder(self.plan.config.clone());
         if let Some(store) = self.plan.store.take() {
@@ -253,14 +253,14 @@ impl Run {
         if let Some(progress) = self.progress {
             progress.finish();
         }
-        if end == End::StdoutClosed {
-            return Err(Fault::StdoutClosed);
-        }
         match &self.lines {
             Some(lines) => {
-                lines.line(record);
+                if end != End::StdoutClosed {
+                    lines.line(record);
+                }
                 match lines.finish() {
                     Err(error) if json::is_closed(&error) => return Err(Fault::StdoutClosed),
+                    Ok(()) if end == End::StdoutClosed => return Err(Fault::StdoutClosed),
                     other => other.context("stdout")?,
                 }
             }

@@ -16,7 +16,7 @@ pub(crate) fn can_redraw() -> bool {
 
 /// Whether colours are wanted: <https://no-color.org>.
 pub(crate) fn wants_colour() -> bool {
-    !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Columns and rows.

@@ -542,9 +542,9 @@ mod tests {
             colour: false,
         };
         let expected = [
-            "root                   0.0s  waiting",
-            "└─ files               0.0s  waiting",
-            "   └─ bash-1 count     0.0s  running",
+            "root                  0.0s  waiting",
+            "└─ files              0.0s  waiting",
+            "   └─ bash-1 count    0.0s  running",
         ];
         assert_eq!(tree.draw(frame, now), expected);
     }

@@ -44,7 +44,7 @@ fn pid(place: &Place, name: &str) -> Option<String> {
 fn runs(place: &Place, name: &str) -> bool {
     let pid = pid(place, name).expect("it started");
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    command.starts_with(b"sleep\0600")
+    command.starts_with(b"sleep\x00600")
 }
 
 fn ends(mut child: Child) -> (Option<i32>, String) {
