@@ -387,7 +387,8 @@ impl Projection {
             return Vec::new();
         };
         let (turn, step) = (open.turn, open.step);
-        let mut events = Vec::new();
+        // Two a call, the end of the step, and what the caller adds to end or begin more.
+        let mut events = Vec::with_capacity(2 * open.unanswered.len() + 3);
         for (call, dispatched) in &open.unanswered {
             let (code, text) = why(*dispatched);
             if !dispatched {

@@ -203,7 +203,9 @@ impl Agent {
             let target = mode.target;
             let placement = state.placement(target, wake);
             let message_id = message.id.clone();
-            let mut events: Vec<_> = facts.into_iter().map(Event::Extension).collect();
+            // Room for the turn that the message may open: its start and one claim.
+            let mut events = Vec::with_capacity(facts.len() + 3);
+            events.extend(facts.into_iter().map(Event::Extension));
             events.push(Event::InboxInserted {
                 target,
                 wake,

@@ -231,8 +231,7 @@ impl State {
     ) -> Result<(), AppendError> {
         self.repair(inner)?;
         let inserted = first.len();
-        let mut events = first;
-        events.extend(self.opening(arriving));
+        let events = self.opening(first, arriving);
         let stored = self.write(inner, events)?;
         self.phase = Phase::Running(Running::new());
         self.undriven = true;
@@ -244,7 +243,7 @@ impl State {
 
     /// Opens the next turn of a drive. False when the log refuses.
     pub(super) fn open_next_turn(&mut self, inner: &Inner) -> bool {
-        let events = self.opening(None);
+        let events = self.opening(Vec::new(), None);
         let opened = self.append(inner, events).is_ok();
         if opened {
             self.phase = Phase::Running(Running::new());
@@ -252,12 +251,13 @@ impl State {
         opened
     }
 
-    /// The events that open a turn and claim its first batch: all of the next step's list, then one
-    /// message of the next turn's. `arriving` is the last of its list.
-    fn opening(&self, arriving: Option<Arriving>) -> Vec<Event> {
+    /// `events`, and those that open a turn and claim its first batch: all of the next step's list,
+    /// then one message of the next turn's. `arriving` is the last of its list.
+    fn opening(&self, mut events: Vec<Event>, arriving: Option<Arriving>) -> Vec<Event> {
         let turn = self.projection.turn() + 1;
         let batch = self.projection.inbox().batch(Target::NextTurn);
-        let mut events = Vec::with_capacity(batch.len() + 2);
+        let start = events.len();
+        events.reserve_exact(batch.len() + 2);
         events.push(Event::TurnStart {
             turn,
             generation: 0,
@@ -284,7 +284,7 @@ impl State {
         } else if let Some(new) = arriving.as_ref().filter(|a| a.target == Target::NextTurn) {
             claim(&new.id, new.generation);
         }
-        if let Some(Event::TurnStart { generation, .. }) = events.first_mut() {
+        if let Some(Event::TurnStart { generation, .. }) = events.get_mut(start) {
             *generation = greatest;
         }
         events
