@@ -9,6 +9,8 @@ use rustix::process::{
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::members;
+
 // Invariants
 // 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
 //    leader is not reaped. So signals are sent only before that, and `reap` is the only thing that
@@ -98,9 +100,11 @@ impl Group {
         status
     }
 
-    /// Whether members are left, asked after the leader was reaped.
+    /// Whether nothing of the group runs any more, asked after the leader was reaped.
     pub(crate) fn is_gone(&self) -> bool {
-        self.leader.is_none() && test_kill_process_group(self.id) == Err(rustix::io::Errno::SRCH)
+        self.leader.is_none()
+            && (test_kill_process_group(self.id) == Err(rustix::io::Errno::SRCH)
+                || members::any_alive(self.id) == Some(false))
     }
 }
 

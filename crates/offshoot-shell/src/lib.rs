@@ -23,6 +23,7 @@
 mod command;
 mod env;
 mod group;
+mod members;
 mod outcome;
 mod pipe;
 mod run;
