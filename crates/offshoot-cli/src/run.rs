@@ -200,14 +200,14 @@ impl Run {
         );
         let observers = self.observe(&host);
         let root = self.open(&host)?;
-        let end = rest::until_end(
-            &host,
-            &root,
-            &self.plan.limits,
-            &mut signals,
-            self.lines.as_deref(),
-        )
-        .await;
+        let say = |line: &str| {
+            if let Some(progress) = &self.progress {
+                progress.say(line);
+            }
+        };
+        let lines = self.lines.as_deref();
+        let limits = &self.plan.limits;
+        let end = rest::until_end(&host, &root, limits, &mut signals, lines, say).await;
         let stopped = match end {
             End::Rest => Vec::new(),
             _ => result::living(&host, &root),

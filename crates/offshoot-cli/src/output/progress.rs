@@ -49,6 +49,7 @@ impl Style {
 
 enum Order {
     Event(Box<EventRecord>),
+    Say(String),
     Finish,
 }
 
@@ -83,6 +84,11 @@ impl Progress {
         })
     }
 
+    /// Says something beside what is shown.
+    pub(crate) fn say(&self, line: &str) {
+        let _ = self.sender.send(Order::Say(line.to_owned()));
+    }
+
     /// Shows the end and stops.
     pub(crate) fn finish(self) {
         let _ = self.sender.send(Order::Finish);
@@ -92,9 +98,15 @@ impl Progress {
 
 fn lines(orders: &Receiver<Order>) {
     let mut tree = Tree::new(Instant::now());
-    while let Ok(Order::Event(record)) = orders.recv() {
-        for line in tree.apply(&record, Instant::now()) {
-            let _ = writeln!(std::io::stderr(), "{line}");
+    loop {
+        match orders.recv() {
+            Ok(Order::Event(record)) => {
+                for line in tree.apply(&record, Instant::now()) {
+                    let _ = writeln!(std::io::stderr(), "{line}");
+                }
+            }
+            Ok(Order::Say(line)) => super::note(line),
+            Ok(Order::Finish) | Err(_) => return,
         }
     }
 }
@@ -111,6 +123,7 @@ fn live(orders: &Receiver<Order>) {
                     continue;
                 }
             }
+            Ok(Order::Say(line)) => screen.say(&line),
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -139,6 +152,16 @@ impl Screen {
             },
             measured: Instant::now(),
         }
+    }
+
+    /// Puts a line above the tree, which is drawn again below it.
+    fn say(&mut self, line: &str) {
+        let mut out = std::io::stderr().lock();
+        if self.lines > 0 {
+            let _ = write!(out, "\x1b[{}A\r\x1b[J", self.lines);
+        }
+        let _ = writeln!(out, "offshoot: {line}");
+        self.lines = 0;
     }
 
     fn draw(&mut self, tree: &Tree) {

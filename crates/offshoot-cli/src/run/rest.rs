@@ -45,6 +45,7 @@ pub(super) async fn until_end(
     limits: &Limits,
     signals: &mut Signals,
     lines: Option<&JsonLines>,
+    say: impl Fn(&str),
 ) -> End {
     let mut interrupted = false;
     let at_rest = at_rest(host, root);
@@ -71,9 +72,7 @@ pub(super) async fn until_end(
         }
         interrupted = true;
         root.cancel(CancelCause::User, Pending::Keep);
-        if output::terminal::is_stderr() {
-            output::note("cancelled; Ctrl-C again closes everything");
-        }
+        say("cancelled; Ctrl-C again closes everything");
     }
 }
 

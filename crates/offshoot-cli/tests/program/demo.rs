@@ -21,7 +21,7 @@ fn the_answer_has_what_the_three_children_found() {
     let answer = String::from_utf8(output.stdout).expect("text");
     let progress = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(0), "{progress}");
-    assert!(answer.contains("7 files in 2 folders"), "{answer}");
+    assert!(answer.contains("files: 7, folders: 2, below"), "{answer}");
     assert!(answer.contains("KiB in all"), "{answer}");
     assert!(answer.contains("./below/large"), "{answer}");
     let newest = answer
@@ -60,6 +60,6 @@ fn an_empty_folder_has_an_answer_too() {
     let answer = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stderr, b"");
-    assert!(answer.contains("0 files in 1 folders"), "{answer}");
+    assert!(answer.contains("files: 0, folders: 1, below"), "{answer}");
     assert!(answer.contains("(no files right here)"), "{answer}");
 }

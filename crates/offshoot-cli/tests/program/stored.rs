@@ -166,3 +166,41 @@ fn a_full_disk_is_an_error_that_names_the_file() {
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     }
 }
+
+#[test]
+fn a_log_that_cannot_grow_ends_the_run_with_its_place_and_loses_nothing() {
+    let place = Place::new();
+    let script = place.script(json!({"prompt": "hi", "agents": {"root": [
+        {"text": "x".repeat(100_000), "calls": [{"name": "task_list", "args": {}}]}, {"text": "b"}]}}));
+    // As on a full disk, a write fails; the file may have 16 or 32 KiB.
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 32; exec {} run --json --store store --script {script}",
+        env!("CARGO_BIN_EXE_offshoot")
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &limited])
+        .current_dir(place.path(""))
+        .output()
+        .expect("sh");
+    let run = Stream::of(&output);
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert_eq!(run.result["outcome"], "error");
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("store/") && run.stderr.contains("File too large"),
+        "{}",
+        run.stderr
+    );
+    let root = run.result["session"].as_str().expect("an id");
+    let log = std::fs::read_to_string(place.path(&format!("store/{root}.jsonl"))).expect("a log");
+    let logged = log.lines().skip(1).count();
+    let printed = run
+        .events
+        .iter()
+        .filter(|line| line.get("seq").is_some())
+        .count();
+    assert_eq!(
+        logged, printed,
+        "what was printed was accepted, and the other way round"
+    );
+}
