@@ -6,7 +6,6 @@ use offshoot_tests::{Scripted, normalised, scenario};
 fn check(name: &str) -> Scripted {
     let folder = tempfile::tempdir().expect("a folder");
     let run = Scripted::run(&scenario(name), folder.path(), &[]);
-    assert_eq!(run.stderr, "", "nothing is said on stderr");
     compare(name, &normalised(&run));
     run
 }

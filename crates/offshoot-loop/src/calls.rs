@@ -74,7 +74,8 @@ impl Prepared<'_> {
                 std::panic::catch_unwind(AssertUnwindSafe(|| tool.is_parallel_safe(args)))
                     .unwrap_or(false)
             }
-            Self::Refuse(_) => true,
+            // Nobody vouches for what is not known.
+            Self::Refuse(_) => false,
         }
     }
 
