@@ -60,11 +60,15 @@ impl Run for InProcessRun {
                 () = self.child.idle() => {}
                 () = self.cancel.cancelled() => {
                     self.child.cancel(CancelCause::Parent, Pending::Discard);
+                    // No message that comes now, such as a notice, starts another turn.
+                    self.child.begin_close(Pending::Discard);
                     // Bounded: a step that is deaf to the cancel is dropped after the grace.
                     self.child.idle().await;
                 }
             }
             let facts = self.child.with_projection(|p| p.facts().clone());
+            // It ends with its turn: a notice of its work does not start another one.
+            self.child.begin_close(Pending::Discard);
             let mut outcome = Outcome::of(&facts);
             let mut diagnostic = facts.error;
             if let Some(failure) = self.child.failure() {

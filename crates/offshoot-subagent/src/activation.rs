@@ -10,6 +10,7 @@
 //!
 //! One task watches each activation and is the only one that settles it, whoever began the closing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_agent::{Agent, Pending, Status};
@@ -37,6 +38,8 @@ pub(crate) struct Activation {
     settled: watch::Sender<bool>,
     /// The turn after which the child was interrupted while it only waited.
     interrupted_after: Mutex<Option<u64>>,
+    /// Whoever asked for this residency was told that it did not come to be.
+    unannounced: AtomicBool,
 }
 
 impl Activation {
@@ -73,6 +76,11 @@ impl Activation {
         *after == Some(turn)
     }
 
+    /// The parent was told that there is no such residency: it is not told of the end either.
+    pub(crate) fn keep_from_parent(&self) {
+        self.unannounced.store(true, Ordering::Release);
+    }
+
     fn ties(&self) -> std::sync::MutexGuard<'_, Option<Ties>> {
         self.ties.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,6 +107,7 @@ impl Subagents {
             })),
             settled: watch::Sender::new(false),
             interrupted_after: Mutex::default(),
+            unannounced: AtomicBool::new(false),
         });
         let closing = Arc::clone(&activation);
         let name = format!("subagent {}", activation.child.id());
@@ -110,10 +119,14 @@ impl Subagents {
         let Ok(cleanup) = cleanup else {
             return Err(StartError::ParentClosing);
         };
+        if let Err(error) = parent.record(activation.run.started()) {
+            // The cleanup would wait for a settlement that never comes, and keep what it holds.
+            parent.scope().forget_cleanup(cleanup);
+            return Err(error.into());
+        }
         if let Some(ties) = activation.ties().as_mut() {
             ties.cleanup = Some(cleanup);
         }
-        parent.record(activation.run.started())?;
         self.enter(&activation);
         Ok(activation)
     }
@@ -150,6 +163,11 @@ impl Subagents {
             let due = period.filter(|(.., told)| !told).map(|(_, due, _)| due);
             tokio::select! {
                 () = child.changed_since(epoch) => {}
+                // All children of a parent that closes are cut at once, not one after the other.
+                () = activation.parent.scope().closing() => {
+                    child.begin_close(Pending::Keep);
+                    return;
+                }
                 () = child.scope().unheld(), if quiet => {}
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.tell_waiting(activation);
@@ -159,11 +177,17 @@ impl Subagents {
         }
     }
 
+    /// What an agent has started and is alive, each as one line.
+    pub(crate) fn alive_below(&self, agent: &Agent) -> Vec<String> {
+        let mut works = self.work().describe(agent);
+        let below = self.resident_children(agent.id());
+        works.extend(below.iter().map(|id| format!("subagent {id}")));
+        works
+    }
+
     fn tell_waiting(&self, activation: &Activation) {
         let child = &activation.child;
-        let mut works = self.work().describe(child);
-        let below = self.resident_children(child.id());
-        works.extend(below.iter().map(|id| format!("subagent {id}")));
+        let works = self.alive_below(child);
         let generation = child.with_projection(|p| p.facts().generation) + 1;
         let message = notice::waiting(child, &works, generation);
         if let Err(error) = activation.parent.notify(message, true) {
@@ -185,8 +209,8 @@ impl Subagents {
             outcome = %settlement.outcome,
             "subagent settled"
         );
-        tell_parent(&activation.parent, &activation.run, &settlement, true);
-        self.leave(activation);
+        let announce = !activation.unannounced.load(Ordering::Acquire);
+        tell_parent(&activation.parent, &activation.run, &settlement, announce);
         let ties = activation.ties().take();
         if let Some(Ties {
             hold,
@@ -197,7 +221,10 @@ impl Subagents {
             if let Some(cleanup) = cleanup {
                 activation.parent.scope().forget_cleanup(cleanup);
             }
+            // Who resumes the child finds its place free, and who sees the hold released finds it
+            // gone.
             drop(place);
+            self.leave(activation);
             drop(hold);
         }
         activation.settled.send_replace(true);

@@ -127,10 +127,19 @@ pub(crate) fn label(text: &str) -> String {
     text::one_line(text, LABEL_BYTES)
 }
 
-fn prompt(request: &ChildRequest) -> Result<Message, StartError> {
+/// Checks what can be checked before any work.
+pub(crate) fn check(request: &ChildRequest) -> Result<(), StartError> {
     if request.prompt.trim().is_empty() {
         return Err(StartError::EmptyPrompt);
     }
+    if let Some(filter) = &request.tool_filter {
+        request.parent.kit().tools.restrict(filter)?;
+    }
+    Ok(())
+}
+
+fn prompt(request: &ChildRequest) -> Result<Message, StartError> {
+    check(request)?;
     let source = Source::new("user", request.generation);
     let message = Message::text(source, request.prompt.as_str());
     Ok(match &request.guidance {

@@ -2,7 +2,7 @@
 
 use offshoot_agent::{
     Agent, AgentId, CancelCause, Delivered, Message, MessageId, Pending, Placement, RunId,
-    SendError, SessionStart,
+    SendError, SessionStart, Status,
 };
 
 use crate::event::RunRecord;
@@ -186,6 +186,9 @@ impl Subagents {
                 .ok_or(DeliverError::ParentUnavailable)?,
         };
         let not_resumable = |why: String| DeliverError::NotResumable(target.clone(), why);
+        if verb == Verb::Inject {
+            return Err(not_resumable("a quiet message does not wake it".to_owned()));
+        }
         let descriptor = Descriptor::read(&start)
             .ok_or_else(|| not_resumable("its session does not say how it was made".to_owned()))?;
         if descriptor.mode == Mode::OneShot {
@@ -221,6 +224,7 @@ impl Subagents {
         self.recover(&child);
         let accepted = put(&child, message, verb);
         if accepted.is_err() {
+            activation.keep_from_parent();
             child.begin_close(Pending::Keep);
         }
         child.start();
@@ -262,7 +266,8 @@ impl Subagents {
             return Ok(());
         };
         let child = activation.child();
-        if !child.cancel(CancelCause::Interrupt, Pending::Keep) {
+        let cut = child.cancel(CancelCause::Interrupt, Pending::Keep);
+        if !cut && child.status() == Status::Idle && child.scope().holds() > 0 {
             activation.note_interrupt();
             self.work().stop(child, "interrupted");
         }

@@ -51,13 +51,23 @@ pub enum StartError {
     Provider(#[from] ProviderError),
     /// The session could not be made.
     #[error("the subagent's session could not be made: {0}")]
-    Open(#[from] OpenError),
+    Open(OpenError),
     /// The prompt, or the record of the start, could not be accepted.
     #[error("the subagent could not be started: {0}")]
     Send(#[from] SendError),
     /// The run was cancelled before it began.
     #[error("the delegation was cancelled before it began")]
     Cancelled,
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            // The parent is the owner.
+            OpenError::OwnerClosing => Self::ParentClosing,
+            error => Self::Open(error),
+        }
+    }
 }
 
 impl StartError {

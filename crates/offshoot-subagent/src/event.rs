@@ -1,5 +1,7 @@
 //! What a parent's session says of its children: `subagent/started` and `subagent/settled`.
 
+use std::collections::{HashMap, HashSet};
+
 use offshoot_agent::{AgentId, Extension, Projection, RunId};
 use serde_json::Value;
 
@@ -63,37 +65,52 @@ impl RunRecord {
     }
 }
 
-/// The runs that a session started, in order; of each child only the last one.
-pub(crate) fn children(projection: &Projection) -> Vec<RunRecord> {
-    let mut runs: Vec<RunRecord> = Vec::new();
-    for event in projection
-        .extensions()
-        .filter(|event| event.kind == STARTED)
-    {
+/// The last run of each child that a session started, in the order of the children, with what it cost
+/// once it has settled.
+pub(crate) fn children(projection: &Projection) -> Vec<(RunRecord, TreeUsage)> {
+    let mut runs: Vec<(RunRecord, TreeUsage)> = Vec::new();
+    let mut places: HashMap<AgentId, usize> = HashMap::new();
+    for event in projection.extensions() {
+        let settled = event.kind == SETTLED;
+        if !settled && event.kind != STARTED {
+            continue;
+        }
         let Some(run) = RunRecord::read(event) else {
             continue;
         };
-        match runs.iter_mut().find(|old| old.child == run.child) {
-            Some(old) => *old = run,
-            None => runs.push(run),
+        let place = places.get(&run.child).copied();
+        match place {
+            Some(place) if settled => runs[place].1 = usage(event),
+            Some(place) => runs[place] = (run, TreeUsage::default()),
+            None if settled => {}
+            None => {
+                places.insert(run.child.clone(), runs.len());
+                runs.push((run, TreeUsage::default()));
+            }
         }
     }
     runs
 }
 
+fn usage(settled: &Extension) -> TreeUsage {
+    let usage = settled.fields.get("usage").cloned();
+    usage
+        .and_then(|usage| serde_json::from_value(usage).ok())
+        .unwrap_or_default()
+}
+
 /// The runs that a session started and that have not settled in it, in order.
 #[must_use]
 pub fn open_runs(projection: &Projection) -> Vec<RunRecord> {
-    let mut open: Vec<RunRecord> = Vec::new();
-    for event in projection.extensions() {
-        match event.kind.as_str() {
-            STARTED => open.extend(RunRecord::read(event)),
-            SETTLED => {
-                let settled = event.field("run_id");
-                open.retain(|run| Some(run.run_id.as_str()) != settled);
-            }
-            _ => {}
-        }
-    }
-    open
+    let settled: HashSet<_> = projection
+        .extensions()
+        .filter(|event| event.kind == SETTLED)
+        .filter_map(|event| event.field("run_id"))
+        .collect();
+    projection
+        .extensions()
+        .filter(|event| event.kind == STARTED)
+        .filter_map(RunRecord::read)
+        .filter(|run| !settled.contains(run.run_id.as_str()))
+        .collect()
 }

@@ -3,7 +3,7 @@
 use offshoot_agent::{Agent, AgentId, Projection, Status};
 
 use crate::event::children;
-use crate::{Mode, Subagents, TreeUsage};
+use crate::{Mode, RunRecord, Subagents, TreeUsage};
 
 /// What a child is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Listed {
     pub label: String,
     /// What it is doing.
     pub status: ChildStatus,
-    /// What its present residency cost so far.
+    /// What its present residency cost so far; of a child that is not resident, its last one.
     pub usage: TreeUsage,
     /// What it started and is alive.
     pub works: Vec<String>,
@@ -79,14 +79,14 @@ impl Subagents {
         &self,
         parent: &AgentId,
         depth: u32,
-        runs: Vec<crate::RunRecord>,
+        runs: Vec<(RunRecord, TreeUsage)>,
         descendants: bool,
         listed: &mut Vec<Listed>,
     ) {
-        for run in runs {
+        for (run, cost) in runs {
             let live = self.0.host.agents.get(&run.child);
             if run.mode == Mode::Continuable {
-                listed.push(self.describe(&run.child, parent, depth, &run.label, live.as_ref()));
+                listed.push(self.describe(&run, cost, parent, depth, live.as_ref()));
             }
             // Bounded by the depth of real sessions; a ring in damaged ones ends at the limit.
             if !descendants || depth >= self.0.settings.max_depth {
@@ -105,10 +105,10 @@ impl Subagents {
 
     fn describe(
         &self,
-        id: &AgentId,
+        run: &RunRecord,
+        cost: TreeUsage,
         parent: &AgentId,
         depth: u32,
-        label: &str,
         live: Option<&Agent>,
     ) -> Listed {
         let status = match live {
@@ -119,14 +119,14 @@ impl Subagents {
             },
             None => ChildStatus::Ready,
         };
-        let usage = live.map(Agent::usage).unwrap_or_default();
+        let usage = live.map(Agent::usage);
         Listed {
-            id: id.clone(),
+            id: run.child.clone(),
             parent: parent.clone(),
             depth,
-            label: label.to_owned(),
+            label: run.label.clone(),
             status,
-            usage: TreeUsage::new(usage.0, usage.1),
+            usage: usage.map_or(cost, |(own, total)| TreeUsage::new(own, total)),
             works: live
                 .map(|agent| self.work().describe(agent))
                 .unwrap_or_default(),

@@ -1,10 +1,9 @@
 //! One-shot runs: a child that ends with its turn.
 
-use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
 
-use futures::FutureExt;
 use offshoot_agent::{Agent, AgentId, RunId};
-use offshoot_core::{Hold, text};
+use offshoot_core::Hold;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +11,7 @@ use crate::activation::tell_parent;
 use crate::event::RunRecord;
 use crate::limit::Place;
 use crate::notice::Settlement;
+use crate::provider::contain;
 use crate::{
     ChildRequest, Mode, Outcome, Provider, ProviderError, Run, RunRequest, RunResult, StartError,
     Subagents, TreeUsage, compose,
@@ -79,9 +79,16 @@ impl Subagents {
         };
         let (service, owner) = (self.clone(), parent.clone());
         let work = tokio::spawn(async move {
-            let result = service
-                .conduct(provider, request, cancel, hold, place)
-                .await;
+            let conduct = service.conduct(provider, request, cancel.clone(), hold, place);
+            let mut conduct = std::pin::pin!(conduct);
+            let result = tokio::select! {
+                result = &mut conduct => result,
+                // All runs of a parent that closes are cut at once, not one after the other.
+                () = owner.scope().closing() => {
+                    cancel.cancel();
+                    conduct.await
+                }
+            };
             owner.scope().forget_cleanup(cleanup);
             drop(done);
             result
@@ -95,7 +102,7 @@ impl Subagents {
 
     async fn conduct(
         &self,
-        provider: std::sync::Arc<dyn Provider>,
+        provider: Arc<dyn Provider>,
         request: ChildRequest,
         cancel: CancellationToken,
         hold: Hold,
@@ -113,22 +120,42 @@ impl Subagents {
             label: label.clone(),
             task_id: task_id.clone(),
         };
+        let published: Arc<OnceLock<AgentId>> = Arc::default();
         let publish = {
             let (parent, run_id, record) = (parent.clone(), run_id.clone(), record.clone());
+            let published = Arc::clone(&published);
             move |child: &AgentId| {
                 parent
                     .record(record(child, &run_id).started())
-                    .map_err(|error| ProviderError::new(error.to_string()))
+                    .map_err(|error| ProviderError::new(error.to_string()))?;
+                let _ = published.set(child.clone());
+                Ok(())
             }
         };
         let asked = RunRequest::new(request, run_id.clone(), cancel, Box::new(publish));
-        let mut run = contain("start", provider.start(asked)).await?;
+        let mut run = match contain("start", || provider.start(asked)).await {
+            Ok(run) => run,
+            Err(error) => {
+                if let Some(child) = published.get() {
+                    // What was recorded as started has ended, too.
+                    let record = record(child, &run_id);
+                    self.finish(&parent, &record, None, Err(error.clone()), generation);
+                }
+                return Err(error.into());
+            }
+        };
+        if published.get().is_none() {
+            tracing::warn!(child = %run.child(), "a provider did not publish its run");
+            if let Err(error) = parent.record(record(run.child(), &run_id).started()) {
+                tracing::warn!(child = %run.child(), %error, "a start could not be recorded");
+            }
+        }
         let child = run.child().clone();
-        let result = contain("run", run.result()).await;
+        let result = contain("run", || run.result()).await;
         let agent = run.local_agent().cloned();
         let stopped = agent
             .as_ref()
-            .map(|agent| self.work().describe(agent))
+            .map(|agent| self.alive_below(agent))
             .unwrap_or_default();
         let disposed = dispose(run).await;
         let result = self.finish(&parent, &record(&child, &run_id), agent, result, generation);
@@ -184,25 +211,7 @@ impl Subagents {
 }
 
 async fn dispose(run: Box<dyn Run>) -> Result<(), String> {
-    // `dispose` itself may panic before it returns its future.
-    let disposing = async move { run.dispose().await };
-    contain("dispose", disposing)
+    contain("dispose", || run.dispose())
         .await
         .map_err(|error| error.message)
-}
-
-/// Runs a provider's future; its panic becomes an error.
-async fn contain<T>(
-    what: &str,
-    work: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    AssertUnwindSafe(work)
-        .catch_unwind()
-        .await
-        .unwrap_or_else(|panic| {
-            let message = text::panic_message(&*panic);
-            Err(ProviderError::new(format!(
-                "the provider panicked in {what}: {message}"
-            )))
-        })
 }

@@ -1,10 +1,13 @@
 //! The seam for kinds of children.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, AgentId, RunId, StoredEvent};
+use offshoot_core::text;
 use tokio_util::sync::CancellationToken;
 
 use crate::{ChildRequest, Outcome, TreeUsage};
@@ -52,6 +55,22 @@ impl ProviderError {
             message: message.into(),
         }
     }
+}
+
+/// Calls a provider; its panic becomes an error, whether it comes with the call or in its future.
+pub(crate) async fn contain<T, F>(what: &str, call: impl FnOnce() -> F) -> Result<T, ProviderError>
+where
+    F: Future<Output = Result<T, ProviderError>>,
+{
+    AssertUnwindSafe(async { call().await })
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| {
+            let message = text::panic_message(&*panic);
+            Err(ProviderError::new(format!(
+                "the provider panicked in {what}: {message}"
+            )))
+        })
 }
 
 type Publish = Box<dyn FnOnce(&AgentId) -> Result<(), ProviderError> + Send>;

@@ -3,7 +3,8 @@
 use offshoot_agent::{Agent, AgentId, MessageId, Pending, RunId};
 
 use crate::event::RunRecord;
-use crate::{ChildPlan, ChildRequest, Mode, StartError, Subagents};
+use crate::provider::contain;
+use crate::{ChildPlan, ChildRequest, Mode, StartError, Subagents, compose};
 
 /// A child that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Subagents {
             }
         }
         self.check_depth(&request.parent)?;
+        compose::check(request)?;
         Ok(provider)
     }
 
@@ -65,7 +67,7 @@ impl Subagents {
             .hold()
             .map_err(|_| StartError::ParentClosing)?;
         let place = self.0.limit.take(parent.scope())?;
-        let seed = provider.seed(parent).await?;
+        let seed = contain("seed", || provider.seed(parent)).await?;
         // From here on nothing is awaited: the child is either wholly there or not at all.
         let run_id = RunId::fresh();
         let plan = ChildPlan::new(&request, Mode::Continuable, &run_id, seed)?;
@@ -88,6 +90,7 @@ impl Subagents {
         };
         let accepted = child.followup(plan.prompt);
         if accepted.is_err() {
+            activation.keep_from_parent();
             child.begin_close(Pending::Discard);
         }
         child.start();

@@ -1,0 +1,386 @@
+//! Starting a continuable child: what it leaves in the stream, and what it leaves when it is refused.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use offshoot_agent::{
+    AgentId, AppendError, Event, MemoryStore, OpenedSession, Pending, SessionLog, SessionStore,
+    StoreError, StoredEvent, ToolFilter,
+};
+use offshoot_subagent::{Capabilities, ChildRequest, Mode, StartError, SubagentSettings};
+use support::{Act, Fault, Gate, Odd, World, request, soon};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test(start_paused = true)]
+async fn a_resident_child_costs_nothing_while_it_works() {
+    let world = World::new();
+    let root = world.root();
+    let gate = Gate::default();
+    let (started, child) = world
+        .child(&root, "child", [Act::after(&gate, Act::Say("done"))])
+        .await;
+    let before = child.epoch();
+    // A paused clock moves only when nothing is runnable: a watcher that spins would stop it.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(child.epoch() - before < 10);
+    gate.open();
+    world.settled(&root, &started).await;
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_come_at_acceptance_and_events_in_order() {
+    let world = World::new();
+    let root = world.root();
+    let gate = Gate::default();
+    let (started, child) = world
+        .child(&root, "child", [Act::after(&gate, Act::Say("done"))])
+        .await;
+    assert!(child.with_projection(|p| p.knows_message(&started.message_id)));
+    assert_eq!(child.depth(), 1);
+    assert_eq!(child.parent_id(), Some(root.id()));
+    let start = child.with_projection(|p| p.start().cloned()).unwrap();
+    assert_eq!(start.extra("mode"), Some("continuable"));
+    assert_eq!(start.extra("provider"), Some("spawn"));
+    assert_eq!(start.extra("run_id"), Some(started.run_id.as_str()));
+    let lines = [
+        "child session/start",
+        "root subagent/started child",
+        "child inbox/inserted user",
+        "child turn/start 1",
+    ];
+    let places = lines.map(|line| world.position(line));
+    assert!(places.is_sorted(), "{places:?}");
+    gate.open();
+    world.settled(&root, &started).await;
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t11_the_65th_child_of_a_tree_is_refused_and_a_settled_one_frees_its_place() {
+    let world = World::new();
+    let root = world.root();
+    let gate = Gate::default();
+    let mut started = Vec::new();
+    for n in 0..64 {
+        let label = format!("child{n}");
+        let (run, _) = world
+            .child(&root, &label, [Act::after(&gate, Act::Say("done"))])
+            .await;
+        started.push(run);
+    }
+    let error = world.subagents.start(request(&root, "late")).await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(error, StartError::TooMany { limit: 64 }),
+        "{error}"
+    );
+    assert_eq!(error.code(), "CAPACITY_EXCEEDED");
+    assert!(error.to_string().contains("limit: 64"), "{error}");
+    let other = world.root();
+    world.child(&other, "elsewhere", []).await;
+    gate.open();
+    for run in &started {
+        world.settled(&root, run).await;
+    }
+    soon("rest", root.rest()).await;
+    world.child(&root, "again", []).await;
+    world.close(&other).await;
+    soon("rest", root.rest()).await;
+    world.close(&root).await;
+}
+
+fn one() -> SubagentSettings {
+    SubagentSettings {
+        max_live_children: 1,
+        ..SubagentSettings::default()
+    }
+}
+
+/// After a refusal nothing is left, and the only place is free.
+async fn place_is_free(world: &World, root: &offshoot_agent::Agent) {
+    assert_eq!(root.scope().holds(), 0, "a hold is left");
+    let run = world.subagents.start(request(root, "next")).await;
+    let run = run.expect("the place is free");
+    world.settled(root, &run).await;
+    soon("rest", root.rest()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_refusal_is_typed_and_frees_the_place() {
+    let world = World::with(one());
+    let odd = Odd::new(Fault::None);
+    world.odd(&Odd {
+        capabilities: Capabilities::default(),
+        ..odd
+    });
+    let root = world.root();
+    let filter = ToolFilter {
+        allow: Some(vec!["no-such-tool".to_owned()]),
+        deny: None,
+    };
+    let to = |provider: &str| ChildRequest {
+        provider: provider.to_owned(),
+        ..request(&root, "child")
+    };
+    let rows = [
+        ("NO_PROVIDER", to("missing")),
+        ("UNSUPPORTED_CAPABILITY", to("odd")),
+        (
+            "EMPTY_PROMPT",
+            ChildRequest {
+                prompt: " \n".to_owned(),
+                ..to("spawn")
+            },
+        ),
+        (
+            "INVALID_TOOL_FILTER",
+            ChildRequest {
+                tool_filter: Some(filter),
+                ..to("spawn")
+            },
+        ),
+    ];
+    for (code, request) in rows {
+        let error = world.subagents.start(request.clone()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        if code != "UNSUPPORTED_CAPABILITY" {
+            let run = world.subagents.run(request, CancellationToken::new());
+            assert_eq!(run.await.unwrap_err().code(), code, "of a one-shot run");
+        }
+        place_is_free(&world, &root).await;
+    }
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_or_panics_is_a_failed_start() {
+    for fault in [Fault::SeedFails, Fault::SeedPanics, Fault::SeedPanicsAtOnce] {
+        let world = World::with(one());
+        world.odd(&Odd::new(fault));
+        let root = world.root();
+        let request = ChildRequest {
+            provider: "odd".to_owned(),
+            ..request(&root, "child")
+        };
+        let service = world.subagents.clone();
+        let start = tokio::spawn(async move { service.start(request).await });
+        let error = start.await.expect("no panic gets out").unwrap_err();
+        assert_eq!(error.code(), "PROVIDER_FAILED", "{fault:?}: {error}");
+        place_is_free(&world, &root).await;
+        world.close(&root).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b107_children_are_refused_beyond_the_depth() {
+    let world = World::new();
+    let root = world.root();
+    let gate = Gate::default();
+    let mut parent = root.clone();
+    for depth in 1..=3 {
+        let label = format!("d{depth}");
+        let (_, child) = world
+            .child(&parent, &label, [Act::after(&gate, Act::Say("done"))])
+            .await;
+        assert_eq!(child.depth(), depth);
+        parent = child;
+    }
+    let error = world.subagents.start(request(&parent, "d4")).await;
+    let error = error.unwrap_err();
+    assert!(matches!(
+        error,
+        StartError::TooDeep {
+            depth: 4,
+            max_depth: 3
+        }
+    ));
+    assert!(error.to_string().contains("limit: 3"), "{error}");
+    gate.open();
+    soon("rest", root.rest()).await;
+    // One child settles after the other, from the bottom.
+    let settled = [
+        "d2 subagent/settled d3 completed",
+        "d1 subagent/settled d2 completed",
+    ];
+    assert!(settled.map(|line| world.position(line)).is_sorted());
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn b028_a_closing_parent_starts_nothing() {
+    let world = World::new();
+    let root = world.root();
+    let (arrived, gate) = (Gate::default(), Gate::default());
+    world
+        .child(&root, "slow", [Act::at(&arrived, &gate, Act::Say("done"))])
+        .await;
+    arrived.opened().await;
+    let closing = root.close(Pending::Keep);
+    let error = world.subagents.start(request(&root, "late")).await;
+    assert_eq!(error.unwrap_err().code(), "PARENT_CLOSING");
+    let run = world
+        .subagents
+        .run(request(&root, "late"), CancellationToken::new());
+    assert_eq!(run.await.unwrap_err().code(), "PARENT_CLOSING");
+    closing.await;
+    assert!(!world.trace().iter().any(|line| line.starts_with("late")));
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_closes_while_the_provider_prepares_gets_no_child() {
+    let world = World::with(one());
+    let gate = Gate::default();
+    world.odd(&Odd {
+        slow_start: Some(gate.clone()),
+        ..Odd::new(Fault::None)
+    });
+    let root = world.root();
+    let request = ChildRequest {
+        provider: "odd".to_owned(),
+        ..request(&root, "child")
+    };
+    let service = world.subagents.clone();
+    let start = tokio::spawn(async move { service.start(request).await });
+    tokio::task::yield_now().await;
+    let closing = root.close(Pending::Keep);
+    gate.open();
+    let error = start.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), "PARENT_CLOSING", "{error}");
+    closing.await;
+    assert_eq!(world.host.store.sessions().unwrap().len(), 1);
+    world.close(&root).await;
+}
+
+/// A store whose logs refuse one kind of event while they are told to.
+struct Refusing {
+    inner: MemoryStore,
+    refuse: Arc<AtomicBool>,
+    kind: &'static str,
+}
+
+struct RefusingLog {
+    inner: Box<dyn SessionLog>,
+    refuse: Arc<AtomicBool>,
+    kind: &'static str,
+}
+
+impl SessionLog for RefusingLog {
+    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+        let named = |event: &Event| {
+            serde_json::to_value(event).unwrap()["type"].as_str() == Some(self.kind)
+        };
+        if self.refuse.load(Ordering::SeqCst) && events.iter().any(|e| named(&e.event)) {
+            let error = std::io::Error::other("the disk is full");
+            return Err(StoreError::Io {
+                place: "a log".to_owned(),
+                error,
+            }
+            .into());
+        }
+        self.inner.append(expected, events)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.inner.flush()
+    }
+
+    fn abandon(self: Box<Self>) {
+        self.inner.abandon();
+    }
+}
+
+impl SessionStore for Refusing {
+    fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
+        let inner = self.inner.create(id, inherited)?;
+        let refuse = Arc::clone(&self.refuse);
+        Ok(Box::new(RefusingLog {
+            inner,
+            refuse,
+            kind: self.kind,
+        }))
+    }
+
+    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
+        self.inner.open(id)
+    }
+
+    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+        self.inner.read(id)
+    }
+
+    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+        self.inner.first(id)
+    }
+
+    fn sessions(&self) -> Result<Vec<AgentId>, StoreError> {
+        self.inner.sessions()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_cannot_be_recorded_leaves_nothing() {
+    for kind in ["subagent/started", "session/start"] {
+        let refuse = Arc::new(AtomicBool::new(false));
+        let store = Refusing {
+            inner: MemoryStore::default(),
+            refuse: Arc::clone(&refuse),
+            kind,
+        };
+        let world = World::over(Arc::new(store), one());
+        let root = world.root();
+        refuse.store(true, Ordering::SeqCst);
+        let error = world
+            .subagents
+            .start(request(&root, "child"))
+            .await
+            .unwrap_err();
+        refuse.store(false, Ordering::SeqCst);
+        assert!(
+            error.to_string().contains("disk is full"),
+            "{kind}: {error}"
+        );
+        place_is_free(&world, &root).await;
+        // Nothing is left that the end would have to wait for.
+        let before = tokio::time::Instant::now();
+        world.close(&root).await;
+        assert!(before.elapsed() < Duration::from_secs(1), "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_its_caller_was_refused_is_not_announced() {
+    let refuse = Arc::new(AtomicBool::new(false));
+    let kind = "inbox/inserted";
+    let store = Refusing {
+        inner: MemoryStore::default(),
+        refuse: Arc::clone(&refuse),
+        kind,
+    };
+    let world = World::over(Arc::new(store), one());
+    let root = world.root();
+    refuse.store(true, Ordering::SeqCst);
+    let error = world
+        .subagents
+        .start(request(&root, "child"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "LOG_FAILED", "{error}");
+    soon("the end of it", root.scope().unheld()).await;
+    refuse.store(false, Ordering::SeqCst);
+    // What was recorded as started is recorded as settled, and nobody is told of it.
+    assert_eq!(world.extensions(root.id(), "subagent/settled").len(), 1);
+    assert!(world.accepted(root.id(), "settled").is_empty());
+    place_is_free(&world, &root).await;
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn modes_have_names() {
+    assert_eq!(Mode::OneShot.to_string(), "one-shot");
+    assert_eq!(Mode::Continuable.to_string(), "continuable");
+}
