@@ -51,6 +51,7 @@ fn steps() -> Vec<Step> {
             schemas::run(schemas::Mode::Check)
         }),
         cargo("build", "build --package offshoot-cli"),
+        cargo("example", "run --quiet --package offshoot --example agent"),
         cargo("doctests", "test --workspace --doc"),
         cargo("tests", tests),
     ]
