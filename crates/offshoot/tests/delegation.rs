@@ -40,10 +40,9 @@ async fn play(script: &str) -> Played {
     root.followup(Message::user(prompt)).expect("acceptance");
     let rest = tokio::time::timeout(Duration::from_secs(20), root.rest()).await;
     if rest.is_err() {
-        for event in events.lock().expect("the events").iter() {
-            eprintln!("{event}");
-        }
-        panic!("not at rest");
+        let events = events.lock().expect("the events");
+        let lines: Vec<_> = events.iter().map(ToString::to_string).collect();
+        panic!("not at rest:\n{}", lines.join("\n"));
     }
     runtime.close(&root).await;
     drop(guard);
