@@ -1,6 +1,6 @@
 //! The model without a key: says what a script says, when the script says.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -82,7 +82,12 @@ fn has_arrived(projection: &Projection, awaited: &script::AwaitInbox) -> bool {
 }
 
 fn compose(agent: &Agent, reply: &Reply, partial: &PartialText) -> Result<ModelReply, ModelError> {
-    let lookup = Facts::of(agent);
+    // Reading the whole log costs what the log is long: only for those who ask.
+    let lookup = if has_placeholders(reply) {
+        Facts::of(agent)
+    } else {
+        Facts::default()
+    };
     let fail = |error: script::placeholders::PlaceholderError| ModelError::new(error.to_string());
     let text = expand(&reply.text, &lookup).map_err(fail)?;
     let (input, output) = reply.usage.resolve(&text);
@@ -124,6 +129,15 @@ fn compose(agent: &Agent, reply: &Reply, partial: &PartialText) -> Result<ModelR
         finish,
         usage,
     })
+}
+
+fn has_placeholders(reply: &Reply) -> bool {
+    let marked = |text: &str| text.contains("${");
+    let calls = reply.calls.iter().any(|call| match &call.arguments {
+        CallArguments::Json(json) => marked(&json.to_string()),
+        CallArguments::Raw(raw) => marked(raw),
+    });
+    calls || marked(&reply.text)
 }
 
 /// What the placeholders of one agent stand for now.
@@ -189,19 +203,27 @@ fn tasks(projection: &Projection) -> Vec<String> {
         .extensions()
         .filter(|event| event.kind == "task/started");
     let ids: Vec<_> = started.filter_map(|event| event.field("task_id")).collect();
-    let number = |id: &str| id.rsplit_once('-').and_then(|(_, n)| n.parse::<u64>().ok());
-    let kind = |id: &str| id.rsplit_once('-').map(|(kind, _)| kind.to_owned());
-    let mut ordered = ids.clone();
-    for (place, id) in ids.iter().enumerate() {
-        let mut peers: Vec<_> = ids.iter().filter(|peer| kind(peer) == kind(id)).collect();
-        peers.sort_by_key(|peer| number(peer));
-        let rank = ids[..place]
-            .iter()
-            .filter(|peer| kind(peer) == kind(id))
-            .count();
-        ordered[place] = peers[rank];
+    // The numbers of each kind in order, put where that kind's ids are.
+    let mut numbers: HashMap<&str, Vec<u64>> = HashMap::new();
+    for (kind, number) in ids.iter().filter_map(|id| parts(id)) {
+        numbers.entry(kind).or_default().push(number);
     }
-    ordered.into_iter().map(str::to_owned).collect()
+    for numbers in numbers.values_mut() {
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+    }
+    let ordered = ids.into_iter().map(|id| {
+        let next = parts(id).and_then(|(kind, _)| Some((kind, numbers.get_mut(kind)?.pop()?)));
+        next.map_or_else(
+            || id.to_owned(),
+            |(kind, number)| format!("{kind}-{number}"),
+        )
+    });
+    ordered.collect()
+}
+
+fn parts(id: &str) -> Option<(&str, u64)> {
+    let (kind, number) = id.rsplit_once('-')?;
+    Some((kind, number.parse().ok()?))
 }
 
 impl Lookup for Facts {
