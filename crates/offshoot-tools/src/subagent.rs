@@ -118,7 +118,16 @@ impl SubagentTool {
         }
         let request = self.request(&call, label, prompt, &way);
         match way {
-            Way::Child => self.start_child(request).await,
+            Way::Child => tokio::select! {
+                // Before the child is there nothing is left of a start that is dropped; after it
+                // there is nothing to wait for.
+                biased;
+                () = call.cancel.cancelled() => Err(Refusal::new(
+                    "ABORTED",
+                    "aborted before the subagent was started",
+                )),
+                started = self.start_child(request) => started,
+            },
             Way::Task => self.start_task(&call, request),
             Way::Foreground => self.wait(&call, request).await,
         }

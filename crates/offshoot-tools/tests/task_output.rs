@@ -1,0 +1,299 @@
+//! `task_output`: two phases, bounded waits, bounded texts.
+
+mod support;
+
+use std::time::Duration;
+
+use offshoot_agent::Message;
+use offshoot_task::{OutputBuffer, TaskOutcome, TaskSpec};
+use serde_json::json;
+use support::{Setup, World, soon};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test(start_paused = true)]
+async fn n121_n123_a_stream_is_read_piece_by_piece() {
+    let world = World::new();
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "frames").stream(buffer.clone());
+    let (id, end) = world.task_of(&root, spec);
+    let args = json!({"task_id": id.to_string()});
+    let read = || world.call(&root, "task_output", args.clone());
+    assert_eq!(read().await.text, "(no new output)\n[status: running]");
+    buffer.writer().write("o1\n");
+    let output = read().await;
+    assert_eq!(output.text, "o1\n[status: running]");
+    let value = output.value.unwrap();
+    assert_eq!(value["text"], "o1\n");
+    assert!(value["task"].get("owner").is_none() && value["task"].get("reported").is_none());
+    buffer.writer().write("o2");
+    assert_eq!(read().await.text, "o2\n[status: running]");
+    buffer.writer().write("o3\n");
+    end.with(TaskOutcome::completed().with_detail("exit code: 0"));
+    world.settled(&root, &id).await;
+    soon("idle", root.idle()).await;
+    // The notice has carried it.
+    assert_eq!(
+        read().await.text,
+        "(no new output)\n[status: completed, exit code: 0]"
+    );
+    assert!(world.accepted(&root, "task")[0].to_text().contains("o3"));
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_read_that_was_not_committed_consumes_nothing() {
+    let world = World::new();
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "frames").stream(buffer.clone());
+    let (id, _end) = world.task_of(&root, spec);
+    let args = json!({"task_id": id.to_string()});
+    buffer.writer().write("once\n");
+    drop(world.answer(&root, "task_output", args.clone()).await);
+    assert_eq!(
+        world.call(&root, "task_output", args.clone()).await.text,
+        "once\n[status: running]"
+    );
+    assert_eq!(
+        world.call(&root, "task_output", args).await.text,
+        "(no new output)\n[status: running]"
+    );
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn n124_b032_final_outputs_are_read_as_often_as_asked() {
+    let world = World::new();
+    let root = world.root();
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let (id, end) = world.task(&root, "frame");
+        end.with(
+            TaskOutcome::completed()
+                .with_output(format!("answer {n}"))
+                .with_detail("completed"),
+        );
+        world.settled(&root, &id).await;
+        ids.push(id);
+    }
+    soon("rest", root.rest()).await;
+    for _ in 0..2 {
+        for (n, id) in ids.iter().enumerate() {
+            let output = world
+                .call(&root, "task_output", json!({"task_id": id.to_string()}))
+                .await;
+            assert_eq!(
+                output.text,
+                format!("answer {n}\n[status: completed, completed]")
+            );
+        }
+    }
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn b034_b035_b152_a_wait_ends_with_the_task_or_with_its_bound() {
+    let world = World::new();
+    let root = world.root();
+    let (id, end) = world.task(&root, "frame");
+    let wait = |timeout: serde_json::Value| {
+        let args = json!({"task_id": id.to_string(), "wait": true, "timeout_ms": timeout});
+        world.call(&root, "task_output", args)
+    };
+    for (timeout, seconds) in [
+        (json!(50), 0.05),
+        (json!(null), 30.0),
+        (json!(u64::MAX), 600.0),
+        (json!("99999999999999999999999"), 600.0),
+    ] {
+        let before = Instant::now();
+        let output = wait(timeout.clone()).await;
+        assert!(!output.is_error, "{}", output.text);
+        assert_eq!(output.text, "(no new output)\n[status: running]", "b038");
+        let took = before.elapsed().as_secs_f64();
+        assert!((took - seconds).abs() < 0.01, "{timeout}: {took}");
+    }
+    let before = Instant::now();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        end.output("the whole answer");
+    });
+    let output = wait(json!(5000)).await;
+    assert_eq!(output.text, "the whole answer\n[status: completed]");
+    assert!((before.elapsed().as_secs_f64() - 1.0).abs() < 0.01);
+    soon("rest", root.rest()).await;
+    assert!(
+        world.accepted(&root, "task").is_empty(),
+        "s169: it was shown"
+    );
+    assert_eq!(world.turns(&root), 0);
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn b044_a_wait_that_is_cut_brings_the_notice_after_all() {
+    let world = World::new();
+    let root = world.root();
+    // Aborted while the task lives.
+    let (id, end) = world.task(&root, "frame 1");
+    let cancel = CancellationToken::new();
+    let args = json!({"task_id": id.to_string(), "wait": true});
+    let cut = world.answer_until(&root, "task_output", args, cancel.clone());
+    let (output, ()) = tokio::join!(cut, async { cancel.cancel() });
+    assert_eq!(output.code.as_deref(), Some("ABORTED"));
+    assert_eq!(output.text, "Error: wait aborted");
+    end.output("one");
+    world.settled(&root, &id).await;
+    soon("rest", root.rest()).await;
+    assert_eq!(world.accepted(&root, "task").len(), 1);
+    // Released by the end, and its result never committed.
+    let (id, end) = world.task(&root, "frame 2");
+    let args = json!({"task_id": id.to_string(), "wait": true});
+    let wait = world.answer(&root, "task_output", args);
+    let (output, ()) = tokio::join!(wait, async { end.output("two") });
+    assert!(output.text.starts_with("two"));
+    assert_eq!(world.extensions("task/settled")[1].fields["reported"], true);
+    assert_eq!(world.accepted(&root, "task").len(), 1);
+    drop(output);
+    soon("rest", root.rest()).await;
+    let notices = world.accepted(&root, "task");
+    assert_eq!(notices.len(), 2, "NoticeDue");
+    assert!(notices[1].to_text().contains("two"));
+    assert_eq!(world.extensions("task/settled").len(), 2, "settled once");
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t21_a_message_for_the_next_step_ends_a_wait() {
+    let world = World::new();
+    let root = world.root();
+    let (id, end) = world.task(&root, "frame");
+    let args = json!({"task_id": id.to_string(), "wait": true});
+    let before = Instant::now();
+    let wait = world.call(&root, "task_output", args.clone());
+    let (output, ()) = tokio::join!(wait, async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        root.inject(Message::user("look here")).unwrap();
+    });
+    assert_eq!(before.elapsed().as_secs(), 2);
+    assert_eq!(
+        output.text,
+        "(no new output)\n[wait ended early: a message for you has arrived]\n[status: running]"
+    );
+    assert!(!output.is_error);
+    // What has ended is an end, whatever waits.
+    end.output("done");
+    world.settled(&root, &id).await;
+    let output = world.call(&root, "task_output", args).await;
+    assert_eq!(output.text, "done\n[status: completed]");
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn n125_a_long_result_keeps_its_end_and_its_whole_status_line() {
+    for max in [10, 17, 18, 40, 64, 100, 500] {
+        let mut setup = Setup::default();
+        setup.tools.task_output.max_bytes = max;
+        let world = World::with(setup);
+        let root = world.root();
+        let buffer = OutputBuffer::new(1 << 16);
+        let spec = TaskSpec::new("render", "frames").stream(buffer.clone());
+        let (id, _end) = world.task_of(&root, spec);
+        buffer.writer().write(&"界".repeat(400));
+        let output = world
+            .call(&root, "task_output", json!({"task_id": id.to_string()}))
+            .await;
+        assert!(output.text.len() <= max, "{max}: {}", output.text);
+        if max >= "[status: running]".len() {
+            assert!(
+                output.text.ends_with("[status: running]"),
+                "{max}: {}",
+                output.text
+            );
+        }
+        if let Some((mark, rest)) = output.text.split_once(" bytes omitted]\n") {
+            let missing: usize = mark.trim_start_matches('[').parse().unwrap();
+            assert_eq!(missing + rest.matches('界').count() * 3, 1200, "{max}");
+        } else {
+            assert!(
+                !output.text.contains('界'),
+                "{max}: a silent cut: {}",
+                output.text
+            );
+        }
+        world.close(&root).await;
+    }
+}
+
+#[tokio::test]
+async fn b067_b070_replaced_bytes_are_counted_and_a_nul_hides_nothing() {
+    let world = World::new();
+    let root = world.root();
+    let args = json!({"command": "printf 'foo\\377\\376bar'; printf 'a\\000b\\n'"});
+    let output = world.call(&root, "bash", args).await;
+    assert!(
+        output
+            .text
+            .contains("[2 bytes that are not UTF-8 were replaced]"),
+        "{}",
+        output.text
+    );
+    assert!(output.text.contains("foo") && output.text.contains("bar"));
+    assert!(output.text.contains("a\0b"), "{:?}", output.text);
+    let text = serde_json::to_string(&output.text).unwrap();
+    assert_eq!(serde_json::from_str::<String>(&text).unwrap(), output.text);
+    world.close(&root).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn b043_all_waiters_of_one_task_are_released() {
+    let world = std::sync::Arc::new(World::new());
+    let root = world.root();
+    let (id, end) = world.task(&root, "frame");
+    let waits = (0..5).map(|_| {
+        let (world, root, id) = (std::sync::Arc::clone(&world), root.clone(), id.to_string());
+        tokio::spawn(async move {
+            let args = json!({"task_id": id, "wait": true, "timeout_ms": 30_000});
+            world.call(&root, "task_output", args).await.text
+        })
+    });
+    let waits: Vec<_> = waits.collect();
+    end.output("same");
+    for wait in waits {
+        assert_eq!(
+            soon("a waiter", wait).await.unwrap(),
+            "same\n[status: completed]"
+        );
+    }
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_was_evicted_is_expired_and_not_unknown() {
+    let mut setup = Setup::default();
+    setup.tasks.retain_finished = 2;
+    let world = World::with(setup);
+    let root = world.root();
+    for _ in 0..4 {
+        let (id, end) = world.task(&root, "frame");
+        end.output("x");
+        world.settled(&root, &id).await;
+        soon("rest", root.rest()).await;
+    }
+    let output = world
+        .call(&root, "task_output", json!({"task_id": "render-1"}))
+        .await;
+    assert!(output.is_error);
+    assert_eq!(
+        output.code.as_deref(),
+        Some("EXPIRED_TASK"),
+        "{}",
+        output.text
+    );
+    let list = world.call(&root, "task_list", json!({})).await;
+    assert_eq!(list.text.lines().count(), 2, "b073");
+    assert!(!world.tasks.list(root.scope().id()).is_empty());
+    world.close(&root).await;
+}
