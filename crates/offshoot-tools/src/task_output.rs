@@ -78,7 +78,7 @@ impl TaskOutput {
             // What is there already is taken first: an end before an interruption.
             biased;
             waited = self.tasks.wait(call.agent.scope().id(), id, timeout) => match waited {
-                Ok(waited) => Ok(Ended::Waited(waited)),
+                Ok(waited) => Ok(Ended::Waited(Box::new(waited))),
                 Err(error) => Err(error.into()),
             },
             () = call.cancel.cancelled() => Err(Refusal::new("ABORTED", "wait aborted")),
@@ -118,7 +118,7 @@ impl TaskOutput {
 /// How the wait of a call ended.
 enum Ended {
     NotWaited,
-    Waited(Waited),
+    Waited(Box<Waited>),
     Interrupted,
 }
 

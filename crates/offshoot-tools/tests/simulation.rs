@@ -1,0 +1,134 @@
+//! Random trees of agents with tasks, messages, interrupts, failures, kills and closings: whatever
+//! happens, the event stream keeps its promises.
+//!
+//! Each seed runs on a paused clock in one thread, so that it always does the same. A failing seed says
+//! how to run it alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    reason = "a test"
+)]
+
+#[path = "simulation/actors.rs"]
+mod actors;
+#[path = "simulation/promises.rs"]
+mod promises;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+
+use actors::Tree;
+use offshoot_agent::{Agent, Event, EventRecord, Status};
+
+/// What has to happen in the default seeds, or else they test nothing.
+const EXPECTED: &[&str] = &[
+    "session/start depth 3",
+    "session/start resumed",
+    "subagent/settled completed",
+    "subagent/settled aborted",
+    "subagent/settled error",
+    "subagent/settled max_tokens",
+    "subagent/settled refusal",
+    "subagent/started one-shot",
+    "task/settled completed",
+    "task/settled killed",
+    "task/settled failed",
+    "task/settled reported",
+    "inbox/inserted waiting",
+    "inbox/inserted agent",
+    "inbox/inserted quiet",
+    "inbox/discarded collected",
+    "inbox/discarded parent",
+    "turn/end interrupt",
+    "turn/end user",
+    "turn/end disposed",
+    "turn/end StepLimit",
+];
+
+fn play(seed: u64) -> (Vec<EventRecord>, Agent) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let tree = Tree::grow(seed);
+        let played = tokio::time::timeout(std::time::Duration::from_secs(100_000), tree.play());
+        played.await.expect("the tree comes to rest")
+    })
+}
+
+fn run(seed: u64) -> BTreeMap<String, usize> {
+    let (events, root) = play(seed);
+    promises::check(&events, &root);
+    promises::tally(&events)
+}
+
+/// A stream that lacks one event breaks a promise, or else the checks would find nothing.
+#[test]
+fn a_stream_that_lacks_an_event_breaks_a_promise() {
+    let vital = |event: &Event| match event {
+        Event::Extension(event) => {
+            event.kind.ends_with("/settled") || event.kind.ends_with("/started")
+        }
+        Event::InboxInserted { message, .. } => message.source.kind == "settled",
+        Event::AgentStatus { status } => *status == Status::Closed,
+        Event::TurnStart { .. }
+        | Event::TurnEnd { .. }
+        | Event::StepEnd { .. }
+        | Event::ToolResult { .. } => true,
+        _ => false,
+    };
+    let mut broken = 0;
+    for (events, root) in (0..12).map(play).filter(|(events, _)| events.len() < 400) {
+        for at in (0..events.len()).filter(|at| vital(&events[*at].event)) {
+            let mut lacking = events.clone();
+            let lost = lacking.remove(at);
+            // Numbers with a gap alone would give every loss away.
+            for record in lacking.iter_mut().filter(|r| r.session == lost.session) {
+                record.seq = None;
+            }
+            let check = AssertUnwindSafe(|| promises::check(&lacking, &root));
+            assert!(
+                std::panic::catch_unwind(check).is_err(),
+                "nobody misses {lost:?}"
+            );
+            broken += 1;
+        }
+    }
+    assert!(broken > 50, "{broken}");
+}
+
+/// `OFFSHOOT_SEED=N` runs one seed, `OFFSHOOT_SEEDS=N` the first N.
+#[test]
+fn whatever_happens_in_a_tree_the_stream_keeps_its_promises() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let seeds = match number("OFFSHOOT_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("OFFSHOOT_SEEDS").unwrap_or(300),
+    };
+    let all = seeds.end - seeds.start >= 100;
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for seed in seeds {
+        let Ok(tally) = std::panic::catch_unwind(|| run(seed)) else {
+            panic!(
+                "seed {seed} failed; replay: OFFSHOOT_SEED={seed} cargo test -p offshoot-tools --test simulation"
+            );
+        };
+        for (what, count) in tally {
+            *seen.entry(what).or_default() += count;
+        }
+    }
+    println!("{seen:#?}");
+    let rare: Vec<_> = EXPECTED
+        .iter()
+        .filter(|what| seen.get(**what).is_none_or(|count| *count < 5))
+        .collect();
+    assert!(!all || rare.is_empty(), "hardly ever happened: {rare:?}");
+}
