@@ -1,5 +1,7 @@
 //! Starting a continuable child: what it leaves in the stream, and what it leaves when it is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::sync::Arc;
