@@ -402,6 +402,10 @@ fn main() {
         one_by_one(&one_thread(), "ready, one thread", false, 2.5, 2000);
         return;
     }
+    if std::env::args().any(|arg| arg == "--two") {
+        two_clients(200);
+        return;
+    }
     memory();
     println!("{:<52} {:>10} {:>10}  median", "", "raw", "registry");
     let (one, two) = (one_thread(), two_workers());

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::owner::{Gate, Owner};
+use crate::owner::Owner;
 use crate::shared::{ABORT_BOUND, Shared};
 use crate::slab::Key;
 use crate::status::StoppedBy;
@@ -15,17 +16,18 @@ use crate::table::After;
 // 1. After `closing` is set no start is admitted, and one that was admitted before is stopped as it
 //    registers: the set of tasks to wait for only shrinks.
 // 2. The barrier ends when no start is under way and no ticket is out, that is when every observer
-//    has returned from every `Settled` and the holds are released; or when the grace and the time to abort have passed, after which
+//    has returned from every `Settled`, and the holds are released; or when the grace and the time to abort have passed, after which
 //    what is left is settled by force.
 // 3. Every step may be repeated: the owner's closing and the shutdown may run at the same time.
 
 impl Shared {
     /// Stops an owner's tasks, waits for their ends, and removes all its records.
     pub(crate) async fn close_owner(self: &Arc<Self>, owner: Key, by: StoppedBy) {
+        let _closing = self.closing();
         let Some(gate) = self.begin_closing(owner, by) else {
             return;
         };
-        let idle = |owner: &Owner| owner.gate.tickets() == 0 && owner.reserved == 0;
+        let idle = |owner: &Owner| owner.tickets == 0 && owner.reserved == 0;
         let grace = self.config.teardown_grace;
         if !self.until(owner, &gate, grace, idle).await {
             let left = self.live_keys(owner);
@@ -39,7 +41,7 @@ impl Shared {
                 }
             }
             // A starter that does not return is not waited for: it will find the owner closed.
-            let settled = |owner: &Owner| owner.gate.tickets() <= owner.reserved;
+            let settled = |owner: &Owner| owner.tickets <= owner.reserved;
             self.until(owner, &gate, Duration::MAX, settled).await;
         }
         self.remove_all(owner);
@@ -48,7 +50,7 @@ impl Shared {
         self.end_closing(owner);
     }
 
-    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Gate>> {
+    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Notify>> {
         let (gate, keys) = {
             let mut table = self.table();
             let owner = table.owners.get_mut(owner_key)?;
@@ -71,12 +73,9 @@ impl Shared {
                 }
                 table.stop(key, by, None, &mut after);
             }
-            left.push(after.wake());
+            left.extend(after.wake(self));
         }
-        for (announce, released) in left {
-            self.announce_all(announce);
-            drop(released);
-        }
+        self.announce_all(left);
         Some(gate)
     }
 
@@ -84,15 +83,15 @@ impl Shared {
     async fn until(
         &self,
         owner: Key,
-        gate: &Gate,
+        gate: &Arc<Notify>,
         limit: Duration,
         done: impl Fn(&Owner) -> bool,
     ) -> bool {
         let reached = async {
             loop {
-                let mut changed = std::pin::pin!(gate.changed.notified());
+                let mut changed = std::pin::pin!(gate.notified());
                 changed.as_mut().enable();
-                if self.table().owners.get(owner).is_none_or(&done) {
+                if self.reached(owner, gate, &done) {
                     return;
                 }
                 changed.await;
@@ -103,6 +102,20 @@ impl Shared {
             return true;
         }
         timeout(limit, reached).await.is_ok()
+    }
+
+    /// Whether `done` is true of the owner and every hold that it gave back is released. When only
+    /// the latter is missing, `gate` is notified of it.
+    fn reached(&self, owner: Key, gate: &Arc<Notify>, done: impl Fn(&Owner) -> bool) -> bool {
+        let mut table = self.table();
+        if !table.owners.get(owner).is_none_or(done) {
+            return false;
+        }
+        let released = self.all_released(&table);
+        if !released {
+            table.stalled.push(Arc::clone(gate));
+        }
+        released
     }
 
     fn live_keys(&self, owner: Key) -> Vec<Key> {

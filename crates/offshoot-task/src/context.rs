@@ -6,11 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tokio::time::Instant;
+
 use crate::id::TaskId;
 use crate::output::{OutputBuffer, OutputWriter};
+use crate::progress::{Report, TaskProgress};
 use crate::shared::Shared;
 use crate::slab::Key;
 use crate::status::StopRequest;
+use crate::table::After;
 use crate::waker_set::WakerKey;
 
 /// What the work of a task gets from the registry. Clones are handles to the same task.
@@ -62,9 +66,33 @@ impl TaskContext {
     /// is gone.
     #[must_use]
     pub fn id(&self) -> Option<TaskId> {
-        let table = self.shared.table();
-        let record = table.records.get(self.key)?;
-        record.is_registered().then(|| table.id(record))
+        self.shared.table().id(self.key)
+    }
+
+    /// Says how far the work is: `done`, of `total` where that is known, and what it is at, as one
+    /// line of at most 200 bytes. Snapshots show it, and it keeps the promise of
+    /// [`TaskSpec::promises_progress`](crate::TaskSpec::promises_progress).
+    ///
+    /// Cheap; only the last one is kept. Without effect when the task is over.
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>, line: impl AsRef<str>) {
+        let progress = TaskProgress::new(done, total.into(), line.as_ref());
+        let now = Instant::now();
+        let mut after = After::default();
+        {
+            let mut table = self.shared.table();
+            let Some(record) = table.records.get_mut(self.key) else {
+                return;
+            };
+            if !record.life.is_live() {
+                return;
+            }
+            record
+                .report
+                .get_or_insert_with(|| Box::new(Report::new(None, now)))
+                .note(progress, now);
+            table.note_change(self.key, &mut after);
+        }
+        self.shared.perform(after);
     }
 }
 
@@ -93,15 +121,16 @@ impl Future for Cancelled {
                 this.place = None;
                 return Poll::Ready(());
             };
-            if record.life.is_stopped() || !record.life.is_live() {
-                // The stop has emptied the set.
+            let stopped = record.life.is_stopped();
+            let Some(live) = record.live_mut().filter(|_| !stopped) else {
+                // The stop, or the end, has emptied the set.
                 this.place = None;
                 return Poll::Ready(());
-            }
+            };
             match this.place {
-                Some(place) => record.cancels.refresh(place, cx),
+                Some(place) => live.cancels.refresh(place, cx),
                 None => {
-                    this.place = Some(record.cancels.insert(cx));
+                    this.place = Some(live.cancels.insert(cx));
                     None
                 }
             }
@@ -119,7 +148,9 @@ impl Drop for Cancelled {
         let waker = {
             let mut table = self.shared.table();
             let record = table.records.get_mut(self.key);
-            record.and_then(|record| record.cancels.remove(place))
+            record
+                .and_then(|record| record.live_mut())
+                .and_then(|live| live.cancels.remove(place))
         };
         drop(waker);
     }

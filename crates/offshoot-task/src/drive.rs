@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use offshoot_core::text::panic_message;
@@ -59,13 +59,7 @@ impl Drop for Job {
         let Some(shared) = &self.shared else {
             return;
         };
-        let aborting = {
-            let table = shared.table();
-            table
-                .records
-                .get(self.key)
-                .is_some_and(|record| record.aborting)
-        };
+        let aborting = shared.is_aborting(self.key);
         self.settle(if aborting {
             aborted()
         } else {
@@ -74,32 +68,27 @@ impl Drop for Job {
     }
 }
 
-/// The deadline of a task, and after it the grace. Few tasks have one, so it is boxed.
-struct Timer {
-    sleep: Pin<Box<Sleep>>,
-    overdue: bool,
-}
-
 pin_project! {
+    /// What the runtime polls.
     pub(crate) struct Driver<F> {
         #[pin]
         work: Option<F>,
-        timer: Option<Box<Timer>>,
         job: Job,
+        // The aborts of the registry when this one was known not to be meant.
+        aborts: u32,
+        // Whether the registry has the waker. One does: a task of the runtime keeps its waker.
+        attached: bool,
     }
 }
 
 impl<F> Driver<F> {
-    pub(crate) fn new(work: F, deadline: Option<Duration>, job: Job) -> Self {
+    /// `aborts` is the number of aborts before the task was registered.
+    pub(crate) fn new(work: F, job: Job, aborts: u32) -> Self {
         Self {
             work: Some(work),
-            timer: deadline.map(|deadline| {
-                Box::new(Timer {
-                    sleep: Box::pin(sleep(deadline)),
-                    overdue: false,
-                })
-            }),
             job,
+            aborts,
+            attached: false,
         }
     }
 }
@@ -109,19 +98,26 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let Some(work) = this.work.as_mut().as_pin_mut() else {
+        let (Some(work), Some(shared)) = (this.work.as_mut().as_pin_mut(), &this.job.shared) else {
             return Poll::Ready(());
         };
-        let outcome = match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
-            Ok(Poll::Ready(outcome)) => outcome,
-            Ok(Poll::Pending) => {
-                let Some(timer) = this.timer else {
-                    return Poll::Pending;
-                };
-                ready!(timer.poll(cx, this.job));
-                aborted()
+        let aborts = shared.aborts();
+        let called = std::mem::replace(this.aborts, aborts) != aborts;
+        let outcome = if called && shared.is_aborting(this.job.key) {
+            aborted()
+        } else {
+            match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
+                Ok(Poll::Ready(outcome)) => outcome,
+                Ok(Poll::Pending) => {
+                    let late = !std::mem::replace(this.attached, true)
+                        && shared.attach(this.job.key, cx.waker());
+                    if !late {
+                        return Poll::Pending;
+                    }
+                    aborted()
+                }
+                Err(panic) => TaskOutcome::failed(format!("panicked: {}", panic_message(&*panic))),
             }
-            Err(panic) => TaskOutcome::failed(format!("panicked: {}", panic_message(&*panic))),
         };
         let mut work = this.work;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.set(None))) {
@@ -133,21 +129,63 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
     }
 }
 
-impl Timer {
-    /// Stops the task at its deadline; ready when the grace after that has passed too.
-    fn poll(&mut self, cx: &mut Context<'_>, job: &Job) -> Poll<()> {
-        let Some(shared) = &job.shared else {
-            return Poll::Pending;
+impl Shared {
+    /// Takes the waker of a task's driver. True when the task was aborted before.
+    fn attach(&self, key: Key, waker: &Waker) -> bool {
+        let mut table = self.table();
+        let record = table.records.get_mut(key);
+        let Some(live) = record.and_then(|record| record.live_mut()) else {
+            return false;
         };
-        ready!(self.sleep.as_mut().poll(cx));
-        if !self.overdue {
-            self.overdue = true;
-            // It wakes the work, which is polled next.
-            shared.stop(job.key, StoppedBy::Deadline, None);
-            let grace = shared.config.kill_grace.unwrap_or(Duration::MAX);
-            self.sleep = Box::pin(sleep(grace));
-            ready!(self.sleep.as_mut().poll(cx));
+        if !live.aborting {
+            live.driver = Some(waker.clone());
         }
-        Poll::Ready(())
+        live.aborting
+    }
+}
+
+pin_project! {
+    /// Work with a deadline, and after that the grace. Few tasks have one.
+    pub(crate) struct Timed<F> {
+        #[pin]
+        work: F,
+        sleep: Pin<Box<Sleep>>,
+        overdue: bool,
+        shared: Arc<Shared>,
+        key: Key,
+    }
+}
+
+impl<F> Timed<F> {
+    pub(crate) fn new(work: F, deadline: Duration, job: &Job) -> Option<Self> {
+        Some(Self {
+            work,
+            sleep: Box::pin(sleep(deadline)),
+            overdue: false,
+            shared: job.shared.clone()?,
+            key: job.key,
+        })
+    }
+}
+
+impl<F: Future<Output = TaskOutcome>> Future for Timed<F> {
+    type Output = TaskOutcome;
+
+    /// Stops the task at its deadline; ready when the grace after that has passed too.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TaskOutcome> {
+        let this = self.project();
+        if let Poll::Ready(outcome) = this.work.poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        ready!(this.sleep.as_mut().poll(cx));
+        if !*this.overdue {
+            *this.overdue = true;
+            // It wakes the work, which is polled next.
+            this.shared.stop(*this.key, StoppedBy::Deadline, None);
+            let grace = this.shared.config.kill_grace.unwrap_or(Duration::MAX);
+            *this.sleep = Box::pin(sleep(grace));
+            ready!(this.sleep.as_mut().poll(cx));
+        }
+        Poll::Ready(aborted())
     }
 }

@@ -62,6 +62,9 @@ pub enum StartError {
     /// The deadline is zero.
     #[error("invalid task deadline: it is zero")]
     InvalidDeadline,
+    /// The interval of the promised progress is zero.
+    #[error("invalid interval of progress: it is zero")]
+    InvalidPromise,
     /// The owner is closing.
     #[error("the owner of the task is closing")]
     OwnerClosing,
@@ -110,6 +113,7 @@ impl StartError {
             Self::InvalidKind { .. } => "INVALID_KIND",
             Self::EmptyLabel => "INVALID_LABEL",
             Self::InvalidDeadline => "INVALID_DEADLINE",
+            Self::InvalidPromise => "INVALID_PROMISE",
             Self::OwnerClosing => "OWNER_CLOSING",
             Self::RegistryClosing => "REGISTRY_CLOSING",
             Self::LimitReached { .. } => "LIMIT_REACHED",

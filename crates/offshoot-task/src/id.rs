@@ -1,19 +1,12 @@
 //! Task ids: `<kind>-<n>`.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
-use std::sync::Arc;
 
-/// Longest kind, in bytes.
-pub(crate) const KIND_LIMIT: usize = 32;
-
-/// Whether `kind` is one to [`KIND_LIMIT`] characters of `[a-z0-9_-]`.
-pub(crate) fn is_kind(kind: &str) -> bool {
-    (1..=KIND_LIMIT).contains(&kind.len())
-        && kind
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
-}
+use crate::kind::TaskKind;
+use crate::slab::Key;
 
 /// Names one task of a registry: `<kind>-<n>`, with `n` counted from 1 for each kind.
 ///
@@ -27,15 +20,27 @@ pub(crate) fn is_kind(kind: &str) -> bool {
 /// assert!("bash-07".parse::<TaskId>().is_err());
 /// # Ok::<(), offshoot_task::ParseTaskIdError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct TaskId {
-    kind: Arc<str>,
+    kind: TaskKind,
     n: u64,
+    /// Where the record was when the registry gave the id out: no part of the name.
+    hint: Option<Key>,
 }
 
 impl TaskId {
-    pub(crate) fn from_parts(kind: Arc<str>, n: u64) -> Self {
-        Self { kind, n }
+    pub(crate) fn from_parts(kind: TaskKind, n: u64, hint: Key) -> Self {
+        let hint = Some(hint);
+        Self { kind, n, hint }
+    }
+
+    pub(crate) fn task_kind(&self) -> TaskKind {
+        self.kind
+    }
+
+    /// Where to look first. Whoever follows it compares the name.
+    pub(crate) fn hint(&self) -> Option<Key> {
+        self.hint
     }
 
     /// The part before the last `-`.
@@ -48,6 +53,32 @@ impl TaskId {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.n
+    }
+}
+
+impl PartialEq for TaskId {
+    fn eq(&self, other: &Self) -> bool {
+        (self.n, self.kind) == (other.n, other.kind)
+    }
+}
+
+impl Eq for TaskId {}
+
+impl PartialOrd for TaskId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TaskId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.kind, self.n).cmp(&(other.kind, other.n))
+    }
+}
+
+impl Hash for TaskId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.kind, self.n).hash(state);
     }
 }
 
@@ -75,14 +106,13 @@ impl FromStr for TaskId {
         let (kind, digits) = text.rsplit_once('-').ok_or(ParseTaskIdError)?;
         // One text form only: no sign, no leading zero.
         let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-        if !is_kind(kind) || !canonical {
+        let kind = TaskKind::new(kind).ok_or(ParseTaskIdError)?;
+        if !canonical {
             return Err(ParseTaskIdError);
         }
         let n = digits.parse().map_err(|_| ParseTaskIdError)?;
-        Ok(Self {
-            kind: kind.into(),
-            n,
-        })
+        let hint = None;
+        Ok(Self { kind, n, hint })
     }
 }
 

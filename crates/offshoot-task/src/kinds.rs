@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 
 use crate::id::TaskId;
+use crate::kind::TaskKind;
 use crate::slab::Key;
 
 /// Numbers above this are never issued, so that a counter cannot wrap.
@@ -43,7 +43,7 @@ pub(crate) type CounterMap<K, V> = HashMap<K, V, BuildHasherDefault<CounterHashe
 
 #[derive(Debug)]
 struct Kind {
-    name: Arc<str>,
+    name: TaskKind,
     last: u64,
     index: CounterMap<u64, Key>,
 }
@@ -55,17 +55,17 @@ pub(crate) struct KindKey(u32);
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     kinds: Vec<Kind>,
-    places: HashMap<Arc<str>, KindKey>,
+    places: HashMap<TaskKind, KindKey>,
 }
 
 impl Kinds {
     /// The place of a kind; programs use few, so the first ones are compared before hashing.
-    fn lookup(&self, name: &str) -> Option<KindKey> {
+    fn lookup(&self, name: TaskKind) -> Option<KindKey> {
         const FIRST: usize = 4;
-        let at = self.kinds.iter().take(FIRST).position(|k| &*k.name == name);
+        let at = self.kinds.iter().take(FIRST).position(|k| k.name == name);
         match at.and_then(|at| u32::try_from(at).ok()) {
             Some(at) => Some(KindKey(at)),
-            None if self.kinds.len() > FIRST => self.places.get(name).copied(),
+            None if self.kinds.len() > FIRST => self.places.get(&name).copied(),
             None => None,
         }
     }
@@ -79,13 +79,12 @@ impl Kinds {
     }
 
     /// The place of a kind, made when it is new.
-    pub(crate) fn intern(&mut self, name: &str) -> KindKey {
+    pub(crate) fn intern(&mut self, name: TaskKind) -> KindKey {
         if let Some(key) = self.lookup(name) {
             return key;
         }
         let key = KindKey(u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds"));
-        let name: Arc<str> = name.into();
-        self.places.insert(Arc::clone(&name), key);
+        self.places.insert(name, key);
         self.kinds.push(Kind {
             name,
             last: 0,
@@ -94,8 +93,8 @@ impl Kinds {
         key
     }
 
-    pub(crate) fn name(&self, key: KindKey) -> &Arc<str> {
-        &self.kind(key).name
+    pub(crate) fn name(&self, key: KindKey) -> TaskKind {
+        self.kind(key).name
     }
 
     /// Whether ids of this kind can still be issued.
@@ -122,7 +121,7 @@ impl Kinds {
         true
     }
 
-    pub(crate) fn reserve_through(&mut self, name: &str, n: u64) {
+    pub(crate) fn reserve_through(&mut self, name: TaskKind, n: u64) {
         let key = self.intern(name);
         let kind = self.kind_mut(key);
         kind.last = kind.last.max(n);
@@ -130,12 +129,12 @@ impl Kinds {
 
     /// The record that an id names.
     pub(crate) fn find(&self, id: &TaskId) -> Option<Key> {
-        let kind = self.lookup(id.kind())?;
+        let kind = self.lookup(id.task_kind())?;
         self.kind(kind).index.get(&id.number()).copied()
     }
 
     pub(crate) fn kind_of(&self, id: &TaskId) -> Option<KindKey> {
-        self.lookup(id.kind())
+        self.lookup(id.task_kind())
     }
 
     pub(crate) fn forget(&mut self, key: KindKey, n: u64) {

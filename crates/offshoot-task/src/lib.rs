@@ -28,17 +28,23 @@
 //!
 //! The registry knows nothing of agents, models, tools or JSON.
 
+mod changes;
 mod close;
 mod config;
 mod context;
 mod drive;
 mod error;
 mod id;
+#[cfg(test)]
+mod interleavings;
+mod kind;
 mod kinds;
 mod lifecycle;
 mod observe;
 mod output;
 mod owner;
+mod producer;
+mod progress;
 mod read;
 mod record;
 mod registry;
@@ -48,16 +54,21 @@ mod snapshot;
 mod spec;
 mod start;
 mod status;
+mod sync;
 mod table;
 mod wait;
 mod waker_set;
 
+pub use changes::Changes;
 pub use config::TaskConfig;
 pub use context::{Cancelled, TaskContext};
 pub use error::{AccessError, StartError, StarterError};
 pub use id::{ParseTaskIdError, TaskId};
+pub use kind::TaskKind;
 pub use observe::{ObserverHandle, TaskChange, TaskObserver};
 pub use output::{OutputBuffer, OutputSlice, OutputWriter};
+pub use producer::Producer;
+pub use progress::TaskProgress;
 pub use read::Reading;
 pub use registry::TaskRegistry;
 pub use snapshot::TaskSnapshot;

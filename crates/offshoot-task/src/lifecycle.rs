@@ -11,7 +11,7 @@ use crate::status::{StoppedBy, TaskStatus};
 //    wins and is final.
 // 2. `reported` never goes back. A claim stands for somebody who is about to show the end; it is
 //    either committed, which reports, or released.
-// 3. Live waiters are counted; settlement turns each of them into a claim.
+// 3. Live waiters are counted; settlement turns each of them into a claim: one number is enough.
 // 4. Observers are told Started, Stopping, Settled, Removed in this order, each at most once, one at a
 //    time (`telling`); between Settled and Removed, NoticeDue and Collected alternate with what is
 //    true. They are derived from the state, so nothing is queued and nothing can be lost.
@@ -54,8 +54,8 @@ pub(crate) struct Lifecycle {
     reported: bool,
     removed: bool,
     telling: bool,
-    waiters: u32,
-    claims: u32,
+    /// Waiters while the task is live, claims afterwards.
+    attending: u32,
     told: Told,
 }
 
@@ -68,8 +68,7 @@ impl Lifecycle {
             reported: false,
             removed: false,
             telling: false,
-            waiters: 0,
-            claims: 0,
+            attending: 0,
             told: Told::default(),
         }
     }
@@ -108,7 +107,7 @@ impl Lifecycle {
 
     /// Whether the end was shown, is being shown, or needs no notice.
     pub(crate) fn is_reported(&self) -> bool {
-        self.reported || self.claims > 0
+        self.reported || (!self.is_live() && self.attending > 0)
     }
 
     /// Whether the end was shown for good: retention may give the record up.
@@ -149,33 +148,28 @@ impl Lifecycle {
             return false;
         }
         self.status = status;
-        self.claims = std::mem::take(&mut self.waiters);
         true
     }
 
     /// Somebody waits for the end, or reads it.
     pub(crate) fn arrive(&mut self) -> Arrival {
+        self.attending += 1;
         if self.is_live() {
-            self.waiters += 1;
             Arrival::Counted
         } else {
-            self.claims += 1;
             Arrival::Claimed
         }
     }
 
     /// A counted waiter goes without having shown anything.
     pub(crate) fn leave(&mut self) {
-        if self.is_live() {
-            self.waiters -= 1;
-        } else {
-            self.claims -= 1;
-        }
+        self.attending -= 1;
     }
 
     /// A claim is kept: the end was shown.
     pub(crate) fn commit_claim(&mut self) {
-        self.claims -= 1;
+        debug_assert!(!self.is_live());
+        self.attending -= 1;
         self.reported = true;
     }
 
@@ -197,10 +191,15 @@ impl Lifecycle {
             None
         } else if !self.told.settled {
             Some(TaskChange::Settled)
+        } else if self.told.removed {
+            None
+        } else if self.told.due && self.reported {
+            // Before the removal, which may have followed at once: a notice must not stay.
+            Some(TaskChange::Collected)
         } else if self.removed {
-            (!self.told.removed).then_some(TaskChange::Removed)
+            Some(TaskChange::Removed)
         } else if self.told.due {
-            self.reported.then_some(TaskChange::Collected)
+            None
         } else {
             (!self.is_reported()).then_some(TaskChange::NoticeDue)
         }
@@ -232,13 +231,11 @@ impl Lifecycle {
 
     /// Whether nothing refers to the record any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.removed && self.claims == 0 && !self.telling && self.next_change().is_none()
+        self.removed && self.attending == 0 && !self.telling && self.next_change().is_none()
     }
 
     /// Panics when an invariant does not hold.
     pub(crate) fn check(&self) {
-        assert!(self.is_live() || self.waiters == 0, "{self:?}");
-        assert!(!self.is_live() || self.claims == 0, "{self:?}");
         assert!(!(self.removed && self.is_live()), "{self:?}");
         assert!(
             self.stopped || self.status != TaskStatus::Stopping,

@@ -132,7 +132,7 @@ impl Shared {
                 table.tell(key, &mut after)
             };
             // Holds are released here, after the observers returned; nothing else can be in it.
-            drop(after.wake());
+            after.wake(self);
             let Some((change, snapshot, observers)) = next else {
                 return;
             };

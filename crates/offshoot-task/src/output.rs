@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
+use crate::sync::lock;
 use crate::waker_set::{WakerKey, WakerSet};
 
 // Invariants
@@ -85,8 +86,7 @@ struct Shared {
 
 impl Shared {
     fn window(&self) -> MutexGuard<'_, Window> {
-        // Nothing that can panic half way runs under this lock.
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.window)
     }
 }
 

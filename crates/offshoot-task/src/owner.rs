@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use offshoot_core::{CleanupId, Hold, Scope};
+use offshoot_core::{CleanupId, Scope};
 use tokio::sync::Notify;
 
 use crate::kinds::KindKey;
@@ -42,46 +41,6 @@ impl Expired {
     }
 }
 
-/// What the closing of an owner waits for: the holds that its tasks keep on it.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    tickets: AtomicUsize,
-    pub(crate) changed: Notify,
-}
-
-impl Gate {
-    pub(crate) fn tickets(&self) -> usize {
-        // Acquire: what was done before a ticket was dropped is seen by who finds it gone.
-        self.tickets.load(Ordering::Acquire)
-    }
-}
-
-/// The hold of one task on its owner, counted at the gate until after it was released: a closing
-/// that has waited for the gate finds no hold left. Dropped only outside the lock.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    hold: Option<Hold>,
-    gate: Arc<Gate>,
-}
-
-impl Ticket {
-    pub(crate) fn new(hold: Option<Hold>, gate: &Arc<Gate>) -> Self {
-        gate.tickets.fetch_add(1, Ordering::Relaxed);
-        Self {
-            hold,
-            gate: Arc::clone(gate),
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        drop(self.hold.take());
-        self.gate.tickets.fetch_sub(1, Ordering::AcqRel);
-        self.gate.changed.notify_waiters();
-    }
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     /// `None` for the owner of the unowned tasks.
@@ -94,8 +53,10 @@ pub(crate) struct Owner {
     pub(crate) live: usize,
     /// Starts that have been admitted and are not registered yet.
     pub(crate) reserved: usize,
-    /// Counts the tasks, admitted ones included, whose end was not delivered to the observers yet.
-    pub(crate) gate: Arc<Gate>,
+    /// The tasks, admitted ones included, whose end was not delivered to the observers yet.
+    pub(crate) tickets: usize,
+    /// Wakes the closing when one of these numbers falls.
+    pub(crate) gate: Arc<Notify>,
     /// Records about which observers are being called now.
     pub(crate) telling: usize,
     /// Finished and reported records, the longest reported first.

@@ -100,10 +100,10 @@ impl Shared {
             };
             let claimed = !record.life.is_live() && record.life.arrive() == Arrival::Claimed;
             let (output, from) = (record.output.clone(), record.read);
-            let Some(record) = table.records.get(key) else {
+            let Some(snapshot) = table.snapshot(key) else {
                 return Err(AccessError::Unknown { id: id.clone() });
             };
-            (key, table.snapshot(record), output, from, claimed)
+            (key, snapshot, output, from, claimed)
         };
         let claim = claimed.then(|| Claim::new(Arc::clone(self), key));
         // Copied outside the table's lock.
@@ -112,11 +112,8 @@ impl Shared {
                 let slice = buffer.read_at(from);
                 (slice.text, slice.gap, slice.next)
             }
-            Output::Final { text, dropped } => {
-                let text = text.as_deref().unwrap_or_default().to_owned();
-                let through = dropped + text.len() as u64;
-                (text, dropped, through)
-            }
+            Output::Final(output) => (output.text.to_string(), output.dropped, output.end()),
+            Output::None => (String::new(), 0, 0),
         };
         Ok(Reading {
             shared: Arc::clone(self),
@@ -142,10 +139,8 @@ impl Shared {
         };
         match output {
             Some(Output::Stream(buffer)) => Ok(buffer.read_at(offset)),
-            Some(Output::Final { text, dropped }) => {
-                let text = text.as_deref().unwrap_or_default();
-                Ok(slice_of(text, dropped + text.len() as u64, offset))
-            }
+            Some(Output::Final(output)) => Ok(slice_of(&output.text, output.end(), offset)),
+            Some(Output::None) => Ok(OutputSlice::default()),
             None => Err(AccessError::Unknown { id: id.clone() }),
         }
     }

@@ -1,44 +1,55 @@
 //! The record of one task: its state machine and its data.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use offshoot_core::{ScopeId, Timestamp};
-use tokio::task::AbortHandle;
+use offshoot_core::{Hold, ScopeId, Timestamp};
 use tokio::time::Instant;
 
 use crate::id::TaskId;
+use crate::kind::TaskKind;
 use crate::kinds::KindKey;
 use crate::lifecycle::Lifecycle;
 use crate::output::OutputBuffer;
-use crate::owner::Ticket;
+use crate::progress::Report;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::status::StopRequest;
 use crate::waker_set::WakerSet;
 
+// A million of these may be alive: what only a live task needs and what only a finished one needs
+// share their place.
+
 /// The output of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    /// Given by the outcome; `dropped` bytes before `text` did not fit.
-    Final {
-        text: Option<Arc<str>>,
-        dropped: u64,
-    },
+    /// There is none, so far.
+    None,
+    /// Given by the outcome.
+    Final(Arc<FinalOutput>),
     Stream(OutputBuffer),
 }
 
-impl Output {
-    pub(crate) const NONE: Self = Self::Final {
-        text: None,
-        dropped: 0,
-    };
+/// The tail of an outcome's output; `dropped` bytes before it did not fit.
+#[derive(Debug)]
+pub(crate) struct FinalOutput {
+    pub(crate) text: Box<str>,
+    pub(crate) dropped: u64,
+}
 
+impl FinalOutput {
+    /// Bytes of the whole output.
+    pub(crate) fn end(&self) -> u64 {
+        self.text.len() as u64 + self.dropped
+    }
+}
+
+impl Output {
     fn written(&self) -> u64 {
         match self {
-            Self::Final { text, dropped } => {
-                text.as_ref().map_or(0, |text| text.len() as u64) + dropped
-            }
+            Self::None => 0,
+            Self::Final(output) => output.end(),
             Self::Stream(buffer) => buffer.written(),
         }
     }
@@ -49,6 +60,45 @@ impl Output {
 pub(crate) struct Links {
     pub(crate) previous: Option<Key>,
     pub(crate) next: Option<Key>,
+}
+
+/// What a task needs while it is live (or a reservation).
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) started: Instant,
+    pub(crate) waiters: WakerSet,
+    pub(crate) cancels: WakerSet,
+    /// Wakes the driver, once it has waited for something.
+    pub(crate) driver: Option<Waker>,
+    /// The driver must give the work up when it is polled next.
+    pub(crate) aborting: bool,
+}
+
+impl Live {
+    pub(crate) fn new(started: Instant) -> Self {
+        Self {
+            started,
+            waiters: WakerSet::default(),
+            cancels: WakerSet::default(),
+            driver: None,
+            aborting: false,
+        }
+    }
+}
+
+/// What is known of a task once it has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// How long it ran, in nanoseconds: enough for 584 years.
+    pub(crate) ran: u64,
+    pub(crate) detail: Option<Arc<str>>,
+}
+
+/// Agrees with `Lifecycle::is_live`.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    Live(Live),
+    Ended(Ended),
 }
 
 #[derive(Debug)]
@@ -64,22 +114,18 @@ pub(crate) struct Record {
     pub(crate) label: Arc<str>,
     pub(crate) generation: u64,
     pub(crate) started_at: Timestamp,
-    pub(crate) started: Instant,
-    pub(crate) finished_at: Timestamp,
-    /// How long it ran, in nanoseconds: enough for 584 years.
-    pub(crate) ran: u64,
-    pub(crate) detail: Option<Arc<str>>,
+    pub(crate) stage: Stage,
     pub(crate) output: Output,
     /// The offset up to which the owner has read.
     pub(crate) read: u64,
     pub(crate) stop: Option<Arc<StopRequest>>,
-    pub(crate) waiters: WakerSet,
-    pub(crate) cancels: WakerSet,
-    pub(crate) abort: Option<AbortHandle>,
-    pub(crate) aborting: bool,
+    pub(crate) report: Option<Box<Report>>,
+    /// Kept until its end was delivered.
+    pub(crate) hold: Option<Hold>,
+    /// Whether it counts as one of the owner's tickets: until its end was delivered.
+    pub(crate) ticket: bool,
     /// Whether it is in its owner's list of spent records.
     pub(crate) retired: bool,
-    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Record {
@@ -87,26 +133,50 @@ impl Record {
         self.n > 0
     }
 
-    pub(crate) fn snapshot(&self, kind: &Arc<str>) -> TaskSnapshot {
-        let live = self.life.is_live();
+    pub(crate) fn live(&self) -> Option<&Live> {
+        match &self.stage {
+            Stage::Live(live) => Some(live),
+            Stage::Ended(_) => None,
+        }
+    }
+
+    pub(crate) fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.stage {
+            Stage::Live(live) => Some(live),
+            Stage::Ended(_) => None,
+        }
+    }
+
+    pub(crate) fn snapshot(&self, kind: TaskKind, key: Key) -> TaskSnapshot {
         let output_len = self.output.written();
         let (streams, replaced) = match &self.output {
-            Output::Final { .. } => (false, 0),
+            Output::None | Output::Final(_) => (false, 0),
             Output::Stream(buffer) => (true, buffer.replaced()),
         };
+        let (detail, finished_at, elapsed, stalled) = match &self.stage {
+            Stage::Live(live) => {
+                let now = Instant::now();
+                let stalled = (self.report.as_ref()).is_some_and(|report| report.is_stalled(now));
+                let elapsed = now.saturating_duration_since(live.started);
+                (None, None, elapsed, stalled)
+            }
+            Stage::Ended(ended) => {
+                // Counted from the start by the monotonic clock: wall time may step backwards.
+                let finished = self.started_at.as_millis() + ended.ran / 1_000_000;
+                let finished = Some(Timestamp::from_millis(finished));
+                let elapsed = Duration::from_nanos(ended.ran);
+                (ended.detail.clone(), finished, elapsed, false)
+            }
+        };
         TaskSnapshot {
-            id: TaskId::from_parts(Arc::clone(kind), self.n),
-            kind: Arc::clone(kind),
+            id: TaskId::from_parts(kind, self.n, key),
+            kind,
             label: Arc::clone(&self.label),
             status: self.life.status(),
-            detail: self.detail.clone(),
+            detail,
             started_at: self.started_at,
-            finished_at: (!live).then_some(self.finished_at),
-            elapsed: if live {
-                self.started.elapsed()
-            } else {
-                Duration::from_nanos(self.ran)
-            },
+            finished_at,
+            elapsed,
             reported: self.life.is_reported(),
             owner: self.owner_id,
             generation: self.generation,
@@ -115,6 +185,18 @@ impl Record {
             unread: output_len.saturating_sub(self.read),
             output_len,
             replaced,
+            progress: self.report.as_ref().and_then(|report| report.shown()),
+            stalled,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_stays_small() {
+        assert!(size_of::<Record>() <= 240, "{}", size_of::<Record>());
     }
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use offshoot_core::{Scope, ScopeId};
 
+use crate::changes::Changes;
 use crate::config::TaskConfig;
 use crate::context::TaskContext;
 use crate::error::{AccessError, StartError, StarterError};
 use crate::id::TaskId;
+use crate::kind::TaskKind;
 use crate::lifecycle::StopEffect;
 use crate::observe::{ObserverHandle, TaskObserver};
 use crate::output::OutputSlice;
+use crate::producer::Producer;
 use crate::read::Reading;
 use crate::shared::Shared;
 use crate::snapshot::TaskSnapshot;
@@ -80,6 +83,11 @@ impl TaskRegistry {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Starts a task of `owner` and returns its id, `<kind>-<n>`.
     ///
     /// `starter` is called once, on this thread, outside every lock, after everything else was found
@@ -112,6 +120,52 @@ impl TaskRegistry {
         self.shared.start(Some(owner), spec, starter)
     }
 
+    /// Starts a task of `owner` whose work cannot fail to start: `work` is called with the task's
+    /// context when the task is first polled.
+    ///
+    /// Use [`start`](Self::start) when something must be started first, and may fail, before there
+    /// is a task; [`launch`](Self::launch) when the work is a type of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); `work` was dropped uncalled.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn spawn<F>(
+        &self,
+        owner: &Scope,
+        spec: TaskSpec,
+        work: impl FnOnce(TaskContext) -> F + Send + 'static,
+    ) -> Result<TaskId, StartError>
+    where
+        F: Future<Output = TaskOutcome> + Send + 'static,
+    {
+        self.shared.spawn(Some(owner), spec, work)
+    }
+
+    /// Starts a task of `owner` that runs `producer`. See [`Producer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); [`StartError::Starter`] when [`Producer::begin`] failed.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn launch<P: Producer>(
+        &self,
+        owner: &Scope,
+        mut producer: P,
+    ) -> Result<TaskId, StartError> {
+        let spec = producer.spec();
+        self.shared.start(Some(owner), spec, |context| {
+            producer.begin(&context)?;
+            Ok(producer.run(context))
+        })
+    }
+
     /// Starts a task without an owner: everybody has access to it, and it ends with the registry.
     /// All such tasks share one limit.
     ///
@@ -140,10 +194,8 @@ impl TaskRegistry {
     pub fn get(&self, caller: ScopeId, id: &TaskId) -> Result<TaskSnapshot, AccessError> {
         let table = self.shared.table();
         let key = table.find(caller, id)?;
-        match table.records.get(key) {
-            Some(record) => Ok(table.snapshot(record)),
-            None => Err(AccessError::Unknown { id: id.clone() }),
-        }
+        let unknown = || AccessError::Unknown { id: id.clone() };
+        table.snapshot(key).ok_or_else(unknown)
     }
 
     /// The tasks of `caller`, finished ones included, in the order of their registration (and, where
@@ -152,19 +204,17 @@ impl TaskRegistry {
     #[must_use]
     pub fn list(&self, caller: ScopeId) -> Vec<TaskSnapshot> {
         let table = self.shared.table();
-        let mut records = Vec::new();
+        let mut keys = Vec::new();
         for owner in [Some(caller), None] {
             if let Some(owner) = table.owner_of(owner) {
-                let keys = table.keys_of(owner);
-                records.extend(keys.filter_map(|key| table.records.get(key)));
+                keys.extend(table.keys_of(owner));
             }
         }
         if self.shared.config.allow_unowned {
-            records.sort_by_key(|record| record.sequence);
+            keys.sort_by_key(|key| table.records.get(*key).map(|record| record.sequence));
         }
-        records
-            .into_iter()
-            .map(|record| table.snapshot(record))
+        keys.into_iter()
+            .filter_map(|key| table.snapshot(key))
             .collect()
     }
 
@@ -295,9 +345,17 @@ impl TaskRegistry {
         self.shared.observe(observer)
     }
 
+    /// Says when something changes among the tasks that `owner` has access to, without saying what.
+    ///
+    /// For a screen that shows tasks; an [observer](Self::observe) gets every change, in order.
+    #[must_use]
+    pub fn changes(&self, owner: ScopeId) -> Changes {
+        self.shared.changes(owner)
+    }
+
     /// Makes sure that the ids of `kind` up to `n` are never issued: an earlier process has used them.
     pub fn reserve_through(&self, kind: &str, n: u64) {
-        if crate::id::is_kind(kind) {
+        if let Some(kind) = TaskKind::new(kind) {
             self.shared.table().kinds.reserve_through(kind, n);
         }
     }

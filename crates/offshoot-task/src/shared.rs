@@ -1,7 +1,8 @@
 //! What all handles of one registry share: the settings, the locked table, the duties outside it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 use crate::config::TaskConfig;
 use crate::slab::Key;
 use crate::status::TaskOutcome;
+use crate::sync::{lock, point};
 use crate::table::{After, Table};
 
 /// How long an aborted task may take to be dropped before it is settled without.
@@ -20,6 +22,12 @@ pub(crate) const ABORT_BOUND: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) config: TaskConfig,
     table: Mutex<Table>,
+    /// Holds that were taken out of records and are released by now.
+    released: AtomicU64,
+    /// Closings that are under way.
+    closings: AtomicUsize,
+    /// Grows when some task is aborted: its driver then looks whether it is the one.
+    aborts: AtomicU32,
     reaper: Mutex<Reaper>,
 }
 
@@ -39,38 +47,67 @@ impl Shared {
         Self {
             config,
             table: Mutex::new(table),
+            released: AtomicU64::new(0),
+            closings: AtomicUsize::new(0),
+            aborts: AtomicU32::new(0),
             reaper: Mutex::default(),
         }
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic under the lock is a broken invariant of ours; going on beats losing every task.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     fn reaper(&self) -> MutexGuard<'_, Reaper> {
-        self.reaper.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reaper)
     }
 
-    /// Does what a critical section left to be done: wakes, then announces, then releases holds.
+    /// Does what a critical section left to be done: wakes, releases holds, then announces.
     pub(crate) fn perform(&self, after: After) {
-        let (announce, released) = after.wake();
+        let announce = after.wake(self);
         self.announce_all(announce);
-        drop(released);
+    }
+
+    // A hold is released in three steps: taken out of its record under the lock, dropped, counted
+    // here. A closing that finds no ticket but a hold between the steps leaves its gate in `stalled`.
+    // Both sides are sequentially consistent: either the closing sees the count, or the other side
+    // sees the closing.
+
+    /// Counts holds that were released.
+    pub(crate) fn note_released(&self, holds: u64) {
+        point();
+        self.released.fetch_add(holds, Ordering::SeqCst);
+        point();
+        if self.closings.load(Ordering::SeqCst) > 0 {
+            let stalled = std::mem::take(&mut self.table().stalled);
+            for gate in stalled {
+                gate.notify_waiters();
+            }
+        }
+    }
+
+    /// Whether no hold is on its way. `table` is locked, so none sets out meanwhile.
+    pub(crate) fn all_released(&self, table: &Table) -> bool {
+        self.released.load(Ordering::SeqCst) == table.taken
+    }
+
+    /// Says that a closing is under way, until the guard is dropped.
+    pub(crate) fn closing(self: &Arc<Self>) -> Closing {
+        self.closings.fetch_add(1, Ordering::SeqCst);
+        Closing(Arc::clone(self))
     }
 
     /// Ends a task; the first end wins.
     pub(crate) fn settle(&self, key: Key, outcome: TaskOutcome) {
         let status = outcome.status();
-        let now = (Instant::now(), self.config.clock.now());
+        let now = Instant::now();
         let mut after = After::default();
         let (first, id) = {
             let mut table = self.table();
             let limit = self.config.output_window;
-            let first = table.settle(key, outcome, now, limit, &mut after);
             let shown = tracing::enabled!(tracing::Level::DEBUG);
-            let id = shown.then(|| table.records.get(key).map(|record| table.id(record)));
-            (first, id.flatten())
+            let id = shown.then(|| table.id(key)).flatten();
+            (table.settle(key, outcome, now, limit, &mut after), id)
         };
         if let Some(id) = id {
             tracing::debug!(task = %id, %status, first, "task settled");
@@ -78,22 +115,35 @@ impl Shared {
         self.perform(after);
     }
 
-    /// Gives a task up: its future is dropped at the next opportunity, which settles it.
+    /// How many aborts there were. Wraps.
+    pub(crate) fn aborts(&self) -> u32 {
+        point();
+        // Acquire: with the waker that the abort wakes, the driver sees the abort.
+        self.aborts.load(Ordering::Acquire)
+    }
+
+    /// Gives a task up: its driver drops the work at the next opportunity and settles it.
     pub(crate) fn abort(&self, key: Key) {
-        let handle = {
+        let driver = {
             let mut table = self.table();
-            let Some(record) = table.records.get_mut(key) else {
+            let record = table.records.get_mut(key);
+            let Some(live) = record.and_then(|record| record.live_mut()) else {
                 return;
             };
-            if !record.life.is_live() {
-                return;
-            }
-            record.aborting = true;
-            record.abort.clone()
+            live.aborting = true;
+            live.driver.take()
         };
-        if let Some(handle) = handle {
-            handle.abort();
+        point();
+        self.aborts.fetch_add(1, Ordering::Release);
+        if let Some(driver) = driver {
+            driver.wake();
         }
+    }
+
+    pub(crate) fn is_aborting(&self, key: Key) -> bool {
+        let table = self.table();
+        let live = table.records.get(key).and_then(|record| record.live());
+        live.is_some_and(|live| live.aborting)
     }
 
     /// Ends an aborted task whose future could not even be dropped: it blocks its thread.
@@ -159,6 +209,15 @@ impl Shared {
                 return Due::Now(key);
             }
         }
+    }
+}
+
+/// A closing that is under way.
+pub(crate) struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.closings.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

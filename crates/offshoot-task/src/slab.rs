@@ -75,7 +75,9 @@ impl<T> Slab<T> {
             return Key { index, generation };
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push(Vec::new());
+            // The first chunk grows as it is needed: many a slab stays small.
+            let room = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(room));
         }
         let chunks = self.chunks.len();
         let chunk = self.chunks.last_mut().expect("one was pushed");

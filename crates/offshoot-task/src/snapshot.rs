@@ -6,6 +6,8 @@ use std::time::Duration;
 use offshoot_core::{ScopeId, Timestamp};
 
 use crate::id::TaskId;
+use crate::kind::TaskKind;
+use crate::progress::TaskProgress;
 use crate::status::{StopRequest, TaskStatus};
 
 /// What a task looked like at one moment. Cheap to clone; never changes.
@@ -15,7 +17,7 @@ pub struct TaskSnapshot {
     /// Its name.
     pub id: TaskId,
     /// Its kind, the first part of the id.
-    pub kind: Arc<str>,
+    pub kind: TaskKind,
     /// What it does: one line of 1 to 200 bytes.
     pub label: Arc<str>,
     /// Where it is in its life.
@@ -45,4 +47,9 @@ pub struct TaskSnapshot {
     pub output_len: u64,
     /// Bytes of input that were not text and were replaced in the output.
     pub replaced: u64,
+    /// How far it is, by its own account; `None` before it has said so.
+    pub progress: Option<TaskProgress>,
+    /// Whether it has promised progress and is silent for longer than that. Never true of a task
+    /// that has ended.
+    pub stalled: bool,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use offshoot_core::text::one_line;
 
 use crate::error::StartError;
-use crate::id::{KIND_LIMIT, is_kind};
+use crate::kind::{KIND_LIMIT, TaskKind};
 use crate::output::OutputBuffer;
 
 /// Longest label, in bytes.
@@ -36,30 +36,6 @@ pub(crate) fn detail_line(text: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// A valid kind, in place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KindName {
-    len: u8,
-    bytes: [u8; KIND_LIMIT],
-}
-
-impl KindName {
-    fn new(kind: &str) -> Option<Self> {
-        if !is_kind(kind) {
-            return None;
-        }
-        let mut bytes = [0; KIND_LIMIT];
-        bytes[..kind.len()].copy_from_slice(kind.as_bytes());
-        let len = u8::try_from(kind.len()).ok()?;
-        Some(Self { len, bytes })
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        // A kind is ASCII.
-        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
-    }
-}
-
 /// Where the output of a task comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputSource {
@@ -82,17 +58,23 @@ pub(crate) enum OutputSource {
 #[derive(Clone, Debug)]
 #[must_use = "a spec does nothing until a registry starts it"]
 pub struct TaskSpec {
-    kind: Result<KindName, String>,
+    kind: Result<TaskKind, String>,
     label: Option<Arc<str>>,
-    pub(crate) generation: u64,
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) output: OutputSource,
+    generation: u64,
+    deadline: Option<Duration>,
+    promised: Option<Duration>,
+    output: OutputSource,
 }
 
 /// A [`TaskSpec`] whose texts were found valid.
 pub(crate) struct CheckedSpec {
-    pub(crate) kind: KindName,
+    pub(crate) kind: TaskKind,
     pub(crate) label: Arc<str>,
+    pub(crate) generation: u64,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) promised: Option<Duration>,
+    /// Where a task that streams writes.
+    pub(crate) output: Option<OutputBuffer>,
 }
 
 impl TaskSpec {
@@ -103,10 +85,11 @@ impl TaskSpec {
     pub fn new(kind: impl AsRef<str>, label: impl AsRef<str>) -> Self {
         let kind = kind.as_ref();
         Self {
-            kind: KindName::new(kind).ok_or_else(|| one_line(kind, KIND_LIMIT)),
+            kind: TaskKind::new(kind).ok_or_else(|| one_line(kind, KIND_LIMIT)),
             label: label_line(label.as_ref()),
             generation: 0,
             deadline: None,
+            promised: None,
             output: OutputSource::Final,
         }
     }
@@ -124,6 +107,14 @@ impl TaskSpec {
         self
     }
 
+    /// The work promises to report its [progress](crate::TaskContext::progress) at least `every` so
+    /// often. A live task that does not is marked as [stalled](crate::TaskSnapshot::stalled);
+    /// nothing else happens to it. Zero is the error of the start.
+    pub fn promises_progress(mut self, every: Duration) -> Self {
+        self.promised = Some(every);
+        self
+    }
+
     /// The task streams into a buffer that exists already.
     pub fn stream(mut self, buffer: OutputBuffer) -> Self {
         self.output = OutputSource::Buffer(buffer);
@@ -136,15 +127,26 @@ impl TaskSpec {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<CheckedSpec, StartError> {
-        let kind = match &self.kind {
-            Ok(kind) => *kind,
-            Err(kind) => return Err(StartError::InvalidKind { kind: kind.clone() }),
-        };
-        let label = self.label.clone().ok_or(StartError::EmptyLabel)?;
+    pub(crate) fn check(self, window: usize) -> Result<CheckedSpec, StartError> {
+        let kind = self.kind.map_err(|kind| StartError::InvalidKind { kind })?;
+        let label = self.label.ok_or(StartError::EmptyLabel)?;
         if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
             return Err(StartError::InvalidDeadline);
         }
-        Ok(CheckedSpec { kind, label })
+        if self.promised.is_some_and(|every| every.is_zero()) {
+            return Err(StartError::InvalidPromise);
+        }
+        Ok(CheckedSpec {
+            kind,
+            label,
+            generation: self.generation,
+            deadline: self.deadline,
+            promised: self.promised,
+            output: match self.output {
+                OutputSource::Final => None,
+                OutputSource::Fresh => Some(OutputBuffer::new(window)),
+                OutputSource::Buffer(buffer) => Some(buffer),
+            },
+        })
     }
 }

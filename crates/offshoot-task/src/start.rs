@@ -4,26 +4,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot_core::Scope;
 use offshoot_core::text::panic_message;
+use offshoot_core::{Scope, Timestamp};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::context::TaskContext;
-use crate::drive::{Driver, Job, drop_contained};
+use crate::drive::{Driver, Job, Timed, drop_contained};
 use crate::error::{StartError, StarterError};
 use crate::id::TaskId;
-use crate::kinds::KindKey;
 use crate::lifecycle::Lifecycle;
-use crate::output::OutputBuffer;
-use crate::owner::{Owner, Ticket};
-use crate::record::{Links, Output, Record};
+use crate::owner::Owner;
+use crate::progress::Report;
+use crate::record::{Ended, Links, Live, Output, Record, Stage};
 use crate::shared::Shared;
 use crate::slab::Key;
-use crate::spec::{CheckedSpec, OutputSource, TaskSpec, detail_line, label_line};
+use crate::spec::{CheckedSpec, TaskSpec, detail_line, label_line};
 use crate::status::{StoppedBy, TaskOutcome};
 use crate::table::{After, Table};
-use crate::waker_set::WakerSet;
 
 // Invariants
 // 1. Between admission and registration the start is counted in `reserved`: two starts that run at
@@ -37,7 +35,6 @@ use crate::waker_set::WakerSet;
 struct Reservation<'a> {
     shared: &'a Arc<Shared>,
     key: Key,
-    kind: KindKey,
     registered: bool,
 }
 
@@ -49,16 +46,19 @@ impl Drop for Reservation<'_> {
         let mut after = After::default();
         let record = {
             let mut table = self.shared.table();
-            let record = table.records.remove(self.key);
-            if let Some(record) = &record {
+            let mut record = table.records.remove(self.key);
+            if let Some(record) = &mut record {
+                let hold = record.hold.take();
+                table.release(record.owner, hold, &mut after);
                 table.unreserve(record.owner, &mut after);
             }
             record
         };
         if let Some(record) = record {
             // A context that the starter gave away completes its `cancelled`.
-            record.cancels.wake_all();
-            drop(record.ticket);
+            if let Stage::Live(live) = record.stage {
+                live.cancels.wake_all();
+            }
         }
         self.shared.perform(after);
     }
@@ -121,6 +121,110 @@ impl Table {
     }
 }
 
+/// A registered task whose work is not polled yet.
+pub(crate) struct Prepared<F> {
+    pub(crate) id: TaskId,
+    pub(crate) work: F,
+    pub(crate) job: Job,
+    pub(crate) aborts: u32,
+    deadline: Option<Duration>,
+}
+
+impl Table {
+    /// Admits a task and puts its record, unregistered, in its place.
+    fn reserve(
+        &mut self,
+        shared: &Arc<Shared>,
+        scope: Option<&Scope>,
+        spec: CheckedSpec,
+        started_at: Timestamp,
+    ) -> Result<Key, StartError> {
+        let started = Instant::now();
+        let owner_key = self.admit(shared, scope)?;
+        let kind = self.kinds.intern(spec.kind);
+        if self.kinds.is_exhausted(kind) {
+            return Err(StartError::IdsExhausted);
+        }
+        let Some(owner) = self.owners.get_mut(owner_key) else {
+            return Err(StartError::OwnerClosing);
+        };
+        // Under the lock, and last: the closing either finds the ticket, or has set `closing` before.
+        let hold = scope.map(Scope::hold).transpose();
+        let hold = hold.map_err(|_| StartError::OwnerClosing)?;
+        owner.tickets += 1;
+        owner.reserved += 1;
+        let promised = spec.promised;
+        Ok(self.records.insert(Record {
+            life: Lifecycle::running(),
+            kind,
+            n: 0,
+            owner: owner_key,
+            owner_id: scope.map(Scope::id),
+            sequence: 0,
+            links: Links::default(),
+            label: spec.label,
+            generation: spec.generation,
+            started_at,
+            stage: Stage::Live(Live::new(started)),
+            output: spec.output.map_or(Output::None, Output::Stream),
+            read: 0,
+            stop: None,
+            report: promised.map(|every| Box::new(Report::new(Some(every), started))),
+            hold,
+            ticket: true,
+            retired: false,
+        }))
+    }
+
+    /// Makes a reservation a task. From here on its end is certain.
+    fn register(
+        &mut self,
+        key: Key,
+        runtime: &Handle,
+        after: &mut After,
+    ) -> Result<TaskId, StartError> {
+        let Some(record) = self.records.get_mut(key) else {
+            return Err(StartError::RegistryClosing);
+        };
+        let Some(owner) = self.owners.get_mut(record.owner) else {
+            return Err(StartError::OwnerClosing);
+        };
+        if owner.closed {
+            return Err(match owner.closing {
+                Some(StoppedBy::Service) => StartError::RegistryClosing,
+                _ => StartError::OwnerClosing,
+            });
+        }
+        let closing = owner.closing;
+        owner.reserved -= 1;
+        owner.live += 1;
+        record.n = self.kinds.issue(record.kind, key);
+        let id = TaskId::from_parts(self.kinds.name(record.kind), record.n, key);
+        let known = self.runtime.as_ref();
+        if known.is_none_or(|known| known.id() != runtime.id()) {
+            self.runtime = Some(runtime.clone());
+        }
+        self.link(key);
+        match closing {
+            Some(by) => {
+                self.stop(key, by, None, after);
+            }
+            None => self.follow_up(key, after),
+        }
+        Ok(id)
+    }
+}
+
+impl Reservation<'_> {
+    fn register(mut self, runtime: &Handle, after: &mut After) -> Result<TaskId, StartError> {
+        let mut table = self.shared.table();
+        let registered = table.register(self.key, runtime, after);
+        drop(table);
+        self.registered = registered.is_ok();
+        registered
+    }
+}
+
 impl Shared {
     pub(crate) fn start<F>(
         self: &Arc<Self>,
@@ -131,15 +235,28 @@ impl Shared {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        let checked = spec.check()?;
+        let checked = spec.check(self.config.output_window)?;
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-        let output = match spec.output {
-            OutputSource::Final => None,
-            OutputSource::Fresh => Some(OutputBuffer::new(self.config.output_window)),
-            OutputSource::Buffer(buffer) => Some(buffer),
+        let prepared = self.prepare(scope, checked, &runtime, starter)?;
+        Ok(self.launch(&runtime, prepared))
+    }
+
+    pub(crate) fn prepare<F>(
+        self: &Arc<Self>,
+        scope: Option<&Scope>,
+        spec: CheckedSpec,
+        runtime: &Handle,
+        starter: impl FnOnce(TaskContext) -> Result<F, StarterError>,
+    ) -> Result<Prepared<F>, StartError> {
+        let (deadline, aborts) = (spec.deadline, self.aborts());
+        let output = spec.output.clone();
+        let started_at = self.config.clock.now();
+        let key = self.table().reserve(self, scope, spec, started_at)?;
+        let reservation = Reservation {
+            shared: self,
+            key,
+            registered: false,
         };
-        let reservation = self.reserve(scope, checked, spec.generation, output.clone())?;
-        let key = reservation.key;
         let context = TaskContext {
             shared: Arc::clone(self),
             key,
@@ -154,98 +271,87 @@ impl Shared {
             }
         };
         let mut after = After::default();
-        let id = match reservation.register(&runtime, &mut after) {
+        let id = match reservation.register(runtime, &mut after) {
             Ok(id) => id,
             Err(error) => {
                 drop_contained(work);
                 return Err(error);
             }
         };
+        let job = Job::new(Arc::clone(self), key);
         tracing::debug!(task = %id, "task started");
         // `Started` is delivered here: before the work is polled and before the caller has the id.
         self.perform(after);
-        self.spawn(&runtime, key, spec.deadline, work);
-        Ok(id)
-    }
-
-    fn reserve<'a>(
-        self: &'a Arc<Self>,
-        scope: Option<&Scope>,
-        spec: CheckedSpec,
-        generation: u64,
-        output: Option<OutputBuffer>,
-    ) -> Result<Reservation<'a>, StartError> {
-        let started_at = self.config.clock.now();
-        let started = Instant::now();
-        let mut table = self.table();
-        let owner_key = table.admit(self, scope)?;
-        let kind = table.kinds.intern(spec.kind.as_str());
-        if table.kinds.is_exhausted(kind) {
-            return Err(StartError::IdsExhausted);
-        }
-        let Some(owner) = table.owners.get_mut(owner_key) else {
-            return Err(StartError::OwnerClosing);
-        };
-        // Under the lock, and last: the closing either finds the ticket, or has set `closing` before.
-        let hold = scope.map(Scope::hold).transpose();
-        let hold = hold.map_err(|_| StartError::OwnerClosing)?;
-        let ticket = Ticket::new(hold, &owner.gate);
-        owner.reserved += 1;
-        let key = table.records.insert(Record {
-            life: Lifecycle::running(),
-            kind,
-            n: 0,
-            owner: owner_key,
-            owner_id: scope.map(Scope::id),
-            sequence: 0,
-            links: Links::default(),
-            label: spec.label,
-            generation,
-            started_at,
-            started,
-            finished_at: started_at,
-            ran: 0,
-            detail: None,
-            output: output.map_or(Output::NONE, Output::Stream),
-            read: 0,
-            stop: None,
-            waiters: WakerSet::default(),
-            cancels: WakerSet::default(),
-            abort: None,
-            aborting: false,
-            retired: false,
-            ticket: Some(ticket),
-        });
-        Ok(Reservation {
-            shared: self,
-            key,
-            kind,
-            registered: false,
+        Ok(Prepared {
+            id,
+            work,
+            job,
+            aborts,
+            deadline,
         })
     }
 
-    fn spawn<F>(self: &Arc<Self>, runtime: &Handle, key: Key, deadline: Option<Duration>, work: F)
+    /// As `start`, without a starter: nothing of the caller's runs before the first poll, so that
+    /// admission and registration are one critical section.
+    pub(crate) fn spawn<F>(
+        self: &Arc<Self>,
+        scope: Option<&Scope>,
+        spec: TaskSpec,
+        work: impl FnOnce(TaskContext) -> F + Send + 'static,
+    ) -> Result<TaskId, StartError>
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        let job = Job::new(Arc::clone(self), key);
-        let handle = runtime
-            .spawn(Driver::new(work, deadline, job))
-            .abort_handle();
-        let unused = {
+        let spec = spec.check(self.config.output_window)?;
+        let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let (deadline, aborts) = (spec.deadline, self.aborts());
+        let output = spec.output.clone();
+        let started_at = self.config.clock.now();
+        let mut after = After::default();
+        let (id, key) = {
             let mut table = self.table();
-            match table.records.get_mut(key) {
-                Some(record) if record.life.is_live() => {
-                    if record.aborting {
-                        handle.abort();
-                    }
-                    record.abort.replace(handle)
-                }
-                // It has ended already.
-                _ => Some(handle),
-            }
+            let key = table.reserve(self, scope, spec, started_at)?;
+            // The owner was admitted in this critical section: this cannot fail.
+            (table.register(key, &runtime, &mut after)?, key)
         };
-        drop(unused);
+        let job = Job::new(Arc::clone(self), key);
+        let context = TaskContext {
+            shared: Arc::clone(self),
+            key,
+            output,
+        };
+        tracing::debug!(task = %id, "task started");
+        self.perform(after);
+        let prepared = Prepared {
+            id,
+            work: async move { work(context).await },
+            job,
+            aborts,
+            deadline,
+        };
+        Ok(self.launch(&runtime, prepared))
+    }
+
+    fn launch<F>(&self, runtime: &Handle, prepared: Prepared<F>) -> TaskId
+    where
+        F: Future<Output = TaskOutcome> + Send + 'static,
+    {
+        let Prepared {
+            id,
+            work,
+            job,
+            aborts,
+            deadline,
+        } = prepared;
+        match deadline {
+            None => drop(runtime.spawn(Driver::new(work, job, aborts))),
+            Some(deadline) => {
+                if let Some(work) = Timed::new(work, deadline, &job) {
+                    drop(runtime.spawn(Driver::new(work, job, aborts)));
+                }
+            }
+        }
+        id
     }
 
     /// Registers a task that an earlier process lost. See `TaskRegistry::restore_lost`.
@@ -259,7 +365,7 @@ impl Shared {
     ) -> Result<(), StartError> {
         let label = label_line(label).ok_or(StartError::EmptyLabel)?;
         let now = self.config.clock.now();
-        let started = Instant::now();
+        let kind = id.task_kind();
         let mut after = After::default();
         let outcome = {
             let mut table = self.table();
@@ -274,7 +380,7 @@ impl Shared {
             {
                 return Err(StartError::OwnerClosing);
             }
-            let kind = table.kinds.intern(id.kind());
+            let kind = table.kinds.intern(kind);
             let key = table.records.insert(Record {
                 life: Lifecycle::lost(),
                 kind,
@@ -286,19 +392,17 @@ impl Shared {
                 label,
                 generation,
                 started_at: now,
-                started,
-                finished_at: now,
-                ran: 0,
-                detail: detail_line(detail).map(Into::into),
-                output: Output::NONE,
+                stage: Stage::Ended(Ended {
+                    ran: 0,
+                    detail: detail_line(detail).map(Into::into),
+                }),
+                output: Output::None,
                 read: 0,
                 stop: None,
-                waiters: WakerSet::default(),
-                cancels: WakerSet::default(),
-                abort: None,
-                aborting: false,
+                report: None,
+                hold: None,
+                ticket: false,
                 retired: false,
-                ticket: None,
             });
             if table.kinds.adopt(kind, id.number(), key) {
                 table.link(key);
@@ -311,46 +415,5 @@ impl Shared {
         };
         self.perform(after);
         outcome
-    }
-}
-
-impl Reservation<'_> {
-    /// Makes the reservation a task. From here on its end is certain.
-    fn register(mut self, runtime: &Handle, after: &mut After) -> Result<TaskId, StartError> {
-        let mut table = self.shared.table();
-        let table = &mut *table;
-        let Some(record) = table.records.get_mut(self.key) else {
-            return Err(StartError::RegistryClosing);
-        };
-        let Some(owner) = table.owners.get_mut(record.owner) else {
-            return Err(StartError::OwnerClosing);
-        };
-        if owner.closed {
-            return Err(match owner.closing {
-                Some(StoppedBy::Service) => StartError::RegistryClosing,
-                _ => StartError::OwnerClosing,
-            });
-        }
-        let closing = owner.closing;
-        owner.reserved -= 1;
-        owner.live += 1;
-        record.n = table.kinds.issue(self.kind, self.key);
-        let id = TaskId::from_parts(Arc::clone(table.kinds.name(self.kind)), record.n);
-        if table
-            .runtime
-            .as_ref()
-            .is_none_or(|known| known.id() != runtime.id())
-        {
-            table.runtime = Some(runtime.clone());
-        }
-        table.link(self.key);
-        self.registered = true;
-        match closing {
-            Some(by) => {
-                table.stop(self.key, by, None, after);
-            }
-            None => table.follow_up(self.key, after),
-        }
-        Ok(id)
     }
 }

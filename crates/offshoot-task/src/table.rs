@@ -3,19 +3,23 @@
 //! Functions here change data and collect what must happen after the lock was released ([`After`]).
 //! None calls code of a producer, an observer, a waker or a clock.
 
+use std::mem;
 use std::sync::Arc;
+use std::task::Waker;
 
-use offshoot_core::{ScopeId, Timestamp};
+use offshoot_core::{Hold, ScopeId};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::changes::{Watched, Watches};
 use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::kinds::{CounterMap, Kinds};
 use crate::observe::{Observers, TaskChange};
-use crate::owner::{Gate, Owner, Ticket};
-use crate::record::{Output, Record};
+use crate::owner::Owner;
+use crate::record::{Ended, FinalOutput, Output, Record, Stage};
+use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::TaskSnapshot;
 use crate::spec::detail_line;
@@ -26,9 +30,11 @@ use crate::waker_set::WakerSet;
 // 1. A registered record is in the index of its kind, in the list of its owner and counted in
 //    `records`, until it is removed; its place is freed when its `Lifecycle` is over.
 // 2. `live` of an owner is the number of its records whose status is not terminal; it falls in the
-//    same critical section that settles.
-// 3. The ticket of a record is dropped when every observer has returned from `Settled`.
-// 4. Every mutation of a `Lifecycle` is followed by `follow_up`, in the same critical section.
+//    same critical section that settles. A record's `stage` is `Live` for as long.
+// 3. A record gives up its ticket and its hold when every observer has returned from `Settled`. The
+//    hold is released outside the lock: between the two it is in flight (`taken`).
+// 4. Every mutation of a `Lifecycle` that can be seen is followed by `follow_up`, in the same
+//    critical section.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) records: Slab<Record>,
@@ -38,9 +44,15 @@ pub(crate) struct Table {
     pub(crate) owner_keys: CounterMap<Option<ScopeId>, Key>,
     pub(crate) observers: Option<Observers>,
     pub(crate) next_observer: u64,
+    pub(crate) watches: Watches,
     pub(crate) sequence: u64,
     pub(crate) retain: usize,
     pub(crate) closing: bool,
+    /// Holds that were ever taken out of records. With `Shared::released` it says whether one is
+    /// still on its way.
+    pub(crate) taken: u64,
+    /// Closings that wait for nothing but holds on their way.
+    pub(crate) stalled: Vec<Arc<Notify>>,
     /// Where the reaper runs when a kill comes from outside a runtime.
     pub(crate) runtime: Option<Handle>,
 }
@@ -51,24 +63,18 @@ pub(crate) struct Table {
 pub(crate) struct After {
     pub(crate) waiters: WakerSet,
     pub(crate) cancels: WakerSet,
-    pub(crate) abort: Option<AbortHandle>,
+    /// The waker of a driver, to be dropped.
+    pub(crate) driver: Option<Waker>,
     pub(crate) announce: Vec<Key>,
-    ticket: Option<Ticket>,
-    more_tickets: Vec<Ticket>,
-    notify: Option<Arc<Gate>>,
+    hold: Option<Hold>,
+    more_holds: Vec<Hold>,
+    notify: Option<Arc<Notify>>,
+    watched: Option<Box<Watched>>,
     /// An owner's entry: its scope may be the last handle, and dropping that runs foreign drops.
     pub(crate) gone: Option<Box<Owner>>,
 }
 
 impl After {
-    fn release(&mut self, ticket: Option<Ticket>) {
-        if self.ticket.is_none() {
-            self.ticket = ticket;
-        } else {
-            self.more_tickets.extend(ticket);
-        }
-    }
-
     /// Wakes the barrier that closes `owner`, if it is closing.
     pub(crate) fn notify_closing(&mut self, owner: &Owner) {
         if owner.closing.is_some() {
@@ -76,33 +82,25 @@ impl After {
         }
     }
 
-    /// Everything but the announcements. Returns the tickets: they outlive the announcements.
-    pub(crate) fn wake(self) -> (Vec<Key>, Released) {
+    /// Everything but the announcements, which are returned.
+    pub(crate) fn wake(self, shared: &Shared) -> Vec<Key> {
         self.waiters.wake_all();
         self.cancels.wake_all();
-        drop(self.abort);
+        drop(self.driver);
         drop(self.gone);
-        let released = Released {
-            _ticket: self.ticket,
-            _more: self.more_tickets,
-            notify: self.notify,
-        };
-        (self.announce, released)
-    }
-}
-
-/// Tickets to be given up, and the closing barrier to be woken, by the drop.
-pub(crate) struct Released {
-    _ticket: Option<Ticket>,
-    _more: Vec<Ticket>,
-    notify: Option<Arc<Gate>>,
-}
-
-impl Drop for Released {
-    fn drop(&mut self) {
-        if let Some(gate) = self.notify.take() {
-            gate.changed.notify_waiters();
+        if let Some(watched) = self.watched {
+            watched.tell();
         }
+        let released = self.more_holds.len() as u64 + u64::from(self.hold.is_some());
+        if released > 0 {
+            drop(self.hold);
+            drop(self.more_holds);
+            shared.note_released(released);
+        }
+        if let Some(gate) = self.notify {
+            gate.notify_waiters();
+        }
+        self.announce
     }
 }
 
@@ -111,9 +109,22 @@ impl Table {
         self.owner_keys.get(&owner).copied()
     }
 
+    /// The registered record that `id` names.
+    fn locate(&self, id: &TaskId) -> Option<Key> {
+        let named = |record: &Record| {
+            record.n == id.number()
+                && self.kinds.name(record.kind) == id.task_kind()
+                && !record.life.is_removed()
+        };
+        match id.hint() {
+            Some(key) if self.records.get(key).is_some_and(named) => Some(key),
+            _ => self.kinds.find(id),
+        }
+    }
+
     /// The record that `id` names, for `caller`.
     pub(crate) fn find(&self, caller: ScopeId, id: &TaskId) -> Result<Key, AccessError> {
-        if let Some(key) = self.kinds.find(id) {
+        if let Some(key) = self.locate(id) {
             let owner = self.records.get(key).map(|record| record.owner_id);
             // Unowned tasks exist only where the host has allowed them; they are everybody's.
             if owner.is_some_and(|owner| owner.is_none_or(|owner| owner == caller)) {
@@ -135,12 +146,16 @@ impl Table {
         }
     }
 
-    pub(crate) fn id(&self, record: &Record) -> TaskId {
-        TaskId::from_parts(Arc::clone(self.kinds.name(record.kind)), record.n)
+    /// The id of a record, unless it is only a reservation or gone.
+    pub(crate) fn id(&self, key: Key) -> Option<TaskId> {
+        let record = self.records.get(key)?;
+        let id = TaskId::from_parts(self.kinds.name(record.kind), record.n, key);
+        record.is_registered().then_some(id)
     }
 
-    pub(crate) fn snapshot(&self, record: &Record) -> TaskSnapshot {
-        record.snapshot(self.kinds.name(record.kind))
+    pub(crate) fn snapshot(&self, key: Key) -> Option<TaskSnapshot> {
+        let record = self.records.get(key)?;
+        Some(record.snapshot(self.kinds.name(record.kind), key))
     }
 
     /// The keys of an owner's records, in the order of registration.
@@ -216,7 +231,9 @@ impl Table {
         };
         if effect == StopEffect::Cancel {
             record.stop = Some(Arc::new(StopRequest { by, reason }));
-            after.cancels = record.cancels.take();
+            if let Some(live) = record.live_mut() {
+                after.cancels = live.cancels.take();
+            }
         }
         self.follow_up(key, after);
         effect
@@ -227,7 +244,7 @@ impl Table {
         &mut self,
         key: Key,
         outcome: TaskOutcome,
-        now: (Instant, Timestamp),
+        now: Instant,
         output_limit: usize,
         after: &mut After,
     ) -> bool {
@@ -251,18 +268,25 @@ impl Table {
         if !record.life.settle(status) {
             return false;
         }
-        record.detail = detail.map(Into::into);
-        let ran = now.0.saturating_duration_since(record.started);
-        record.ran = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
-        record.finished_at = now.1.max(record.started_at);
-        if let (Output::Final { text, dropped }, Some(full)) = (&mut record.output, output) {
-            let kept = offshoot_core::text::tail(&full, output_limit);
-            *dropped = (full.len() - kept.len()) as u64;
-            *text = Some(kept.into());
+        let ended = Ended {
+            ran: 0,
+            detail: detail.map(Into::into),
+        };
+        if let Stage::Live(live) = mem::replace(&mut record.stage, Stage::Ended(ended)) {
+            let ran = now.saturating_duration_since(live.started).as_nanos();
+            if let Stage::Ended(ended) = &mut record.stage {
+                ended.ran = u64::try_from(ran).unwrap_or(u64::MAX);
+            }
+            after.waiters = live.waiters;
+            after.cancels = live.cancels;
+            after.driver = live.driver;
         }
-        after.waiters = record.waiters.take();
-        after.cancels = record.cancels.take();
-        after.abort = record.abort.take();
+        if let (Output::None, Some(full)) = (&record.output, output) {
+            let text = offshoot_core::text::tail(&full, output_limit);
+            let dropped = (full.len() - text.len()) as u64;
+            let text = text.into();
+            record.output = Output::Final(Arc::new(FinalOutput { text, dropped }));
+        }
         if let Some(owner) = self.owners.get_mut(record.owner) {
             owner.live -= 1;
         }
@@ -287,6 +311,7 @@ impl Table {
 
     /// What follows from a change of a record's `Lifecycle`: retention, announcements, freeing.
     pub(crate) fn follow_up(&mut self, key: Key, after: &mut After) {
+        self.note_change(key, after);
         self.retire(key, after);
         let listening = self.observers.is_some();
         let Some(record) = self.records.get_mut(key) else {
@@ -298,15 +323,54 @@ impl Table {
         if listening {
             after.announce.push(key);
         } else {
+            let mut settled = false;
             while let Some(change) = record.life.tell() {
                 record.life.told();
-                if change == TaskChange::Settled {
-                    after.release(record.ticket.take());
-                }
+                settled |= change == TaskChange::Settled;
+            }
+            if settled && mem::take(&mut record.ticket) {
+                let (owner, hold) = (record.owner, record.hold.take());
+                self.release(owner, hold, after);
             }
         }
-        if record.life.is_over() {
+        self.tidy(key);
+    }
+
+    fn tidy(&mut self, key: Key) {
+        let over = self
+            .records
+            .get(key)
+            .is_some_and(|record| record.life.is_over());
+        if over {
             self.records.discard(key);
+        }
+    }
+
+    /// Takes back the ticket of a record of `owner`; its hold is released after the lock was.
+    pub(crate) fn release(&mut self, owner: Key, hold: Option<Hold>, after: &mut After) {
+        if let Some(owner) = self.owners.get_mut(owner) {
+            owner.tickets -= 1;
+            after.notify_closing(owner);
+        }
+        let Some(hold) = hold else {
+            return;
+        };
+        self.taken += 1;
+        if after.hold.is_none() {
+            after.hold = Some(hold);
+        } else {
+            after.more_holds.push(hold);
+        }
+    }
+
+    /// Tells those who watch the owner of a record that something changed.
+    pub(crate) fn note_change(&mut self, key: Key, after: &mut After) {
+        if self.watches.is_empty() {
+            return;
+        }
+        if let Some(record) = self.records.get(key) {
+            let owner = record.owner_id;
+            self.watches.note(owner, &mut after.watched);
         }
     }
 
@@ -351,8 +415,7 @@ impl Table {
         if let Some(owner) = self.owners.get_mut(record.owner) {
             owner.telling += 1;
         }
-        let record = self.records.get(key)?;
-        let mut snapshot = self.snapshot(record);
+        let mut snapshot = self.snapshot(key)?;
         if change == TaskChange::Stopping && snapshot.status.is_terminal() {
             // It ended before the stop could be announced; its end is announced next.
             snapshot.status = TaskStatus::Stopping;
@@ -368,15 +431,15 @@ impl Table {
             return;
         };
         record.life.told();
-        if change == TaskChange::Settled {
-            after.release(record.ticket.take());
+        let owner_key = record.owner;
+        if change == TaskChange::Settled && mem::take(&mut record.ticket) {
+            let hold = record.hold.take();
+            self.release(owner_key, hold, after);
         }
-        if let Some(owner) = self.owners.get_mut(record.owner) {
+        if let Some(owner) = self.owners.get_mut(owner_key) {
             owner.telling -= 1;
             after.notify_closing(owner);
         }
-        if record.life.is_over() {
-            self.records.discard(key);
-        }
+        self.tidy(key);
     }
 }

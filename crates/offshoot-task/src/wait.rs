@@ -108,14 +108,14 @@ impl Waited {
 }
 
 /// One wait for one task.
-struct Waiter {
-    shared: Arc<Shared>,
+struct Waiter<'a> {
+    shared: &'a Arc<Shared>,
     at: Option<(Key, WakerKey)>,
     /// It arrived in this very poll: its waker is the right one, and any end since will wake it.
     fresh: bool,
 }
 
-impl Drop for Waiter {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some((key, place)) = self.at.take() {
             self.shared.leave(key, Some(place));
@@ -123,10 +123,10 @@ impl Drop for Waiter {
     }
 }
 
-impl Waiter {
-    fn new(shared: &Arc<Shared>) -> Self {
+impl<'a> Waiter<'a> {
+    fn new(shared: &'a Arc<Shared>) -> Self {
         Self {
-            shared: Arc::clone(shared),
+            shared,
             at: None,
             fresh: false,
         }
@@ -135,7 +135,7 @@ impl Waiter {
     fn claimed(&self, key: Key, snapshot: TaskSnapshot) -> Waited {
         Waited {
             snapshot,
-            claim: Some(Claim::new(Arc::clone(&self.shared), key)),
+            claim: Some(Claim::new(Arc::clone(self.shared), key)),
         }
     }
 
@@ -155,22 +155,17 @@ impl Waiter {
         let Some(record) = table.records.get_mut(key) else {
             return Err(AccessError::Unknown { id: id.clone() });
         };
-        match record.life.arrive() {
-            Arrival::Counted => {
-                let place = record.waiters.insert(cx);
-                self.at = Some((key, place));
-                self.fresh = true;
-                Ok(None)
-            }
-            Arrival::Claimed => {
-                let Some(record) = table.records.get(key) else {
-                    return Ok(None);
-                };
-                let snapshot = table.snapshot(record);
-                drop(table);
-                Ok(Some(self.claimed(key, snapshot)))
-            }
+        let arrival = record.life.arrive();
+        if let (Arrival::Counted, Some(live)) = (arrival, record.live_mut()) {
+            self.at = Some((key, live.waiters.insert(cx)));
+            self.fresh = true;
+            return Ok(None);
         }
+        let Some(snapshot) = table.snapshot(key) else {
+            return Ok(None);
+        };
+        drop(table);
+        Ok(Some(self.claimed(key, snapshot)))
     }
 
     /// A later poll; the first one may follow `arrive` within the same poll of the whole wait.
@@ -185,16 +180,15 @@ impl Waiter {
         let Some(record) = table.records.get_mut(key) else {
             return Poll::Pending;
         };
-        if record.life.is_live() {
-            let replaced = record.waiters.refresh(place, cx);
+        if let Some(live) = record.live_mut() {
+            let replaced = live.waiters.refresh(place, cx);
             drop(table);
             drop(replaced);
             return Poll::Pending;
         }
-        let Some(record) = table.records.get(key) else {
+        let Some(snapshot) = table.snapshot(key) else {
             return Poll::Pending;
         };
-        let snapshot = table.snapshot(record);
         drop(table);
         // Settlement turned the waiter into a claim.
         self.at = None;
@@ -207,13 +201,12 @@ impl Waiter {
         let (snapshot, live, waker) = {
             let mut table = self.shared.table();
             let record = table.records.get_mut(key)?;
-            let live = record.life.is_live();
-            let waker = live.then(|| {
+            let waker = record.live_mut().map(|live| live.waiters.remove(place));
+            let live = waker.is_some();
+            if live {
                 record.life.leave();
-                record.waiters.remove(place)
-            });
-            let record = table.records.get(key)?;
-            (table.snapshot(record), live, waker)
+            }
+            (table.snapshot(key)?, live, waker)
         };
         self.at = None;
         drop(waker);
@@ -259,15 +252,18 @@ impl Shared {
         let mut after = After::default();
         let waker = {
             let mut table = self.table();
-            let mut waker = None;
-            if let Some(record) = table.records.get_mut(key) {
-                if record.life.is_live() {
-                    waker = place.and_then(|place| record.waiters.remove(place));
+            let Some(record) = table.records.get_mut(key) else {
+                return;
+            };
+            record.life.leave();
+            match record.live_mut() {
+                // Nothing that can be seen has changed.
+                Some(live) => place.and_then(|place| live.waiters.remove(place)),
+                None => {
+                    table.follow_up(key, &mut after);
+                    None
                 }
-                record.life.leave();
             }
-            table.follow_up(key, &mut after);
-            waker
         };
         drop(waker);
         self.perform(after);

@@ -12,6 +12,24 @@ use offshoot_task::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
+async fn a_due_notice_is_withdrawn_before_a_record_that_is_not_retained_goes() {
+    let (registry, owner) = fixture_with(|config| config.retain_finished = 0);
+    let log = Log::attach(&registry);
+    let (end, id) = start_gated(&registry, &owner);
+    end.send(TaskOutcome::completed()).unwrap();
+    owner.unheld().await;
+    log.take();
+    registry.read(owner.id(), &id).unwrap().commit();
+    assert_eq!(
+        log.take(),
+        [
+            "bash-1 Collected completed reported",
+            "bash-1 Removed completed reported"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_settlement_is_announced_once_unreported_and_then_collected() {
     let (registry, owner) = fixture();
     let log = Log::attach(&registry);
@@ -592,7 +610,8 @@ async fn a_clock_that_steps_back_gives_no_end_before_its_start() {
         TaskOutcome::completed()
     });
     let task = wait(&registry, &owner, &id).await;
-    assert_eq!(task.finished_at, Some(task.started_at));
+    let finished = task.started_at.as_millis() + 1000;
+    assert_eq!(task.finished_at.map(Timestamp::as_millis), Some(finished));
     assert_eq!(task.elapsed, SECOND);
 }
 
