@@ -1,0 +1,441 @@
+//! The stock driver: what it records of a reply, of calls beside each other, and of a cancel.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use offshoot_agent::{
+    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CallId, CallRequest, CancelCause, Event,
+    Finish, HistoryItem, MemoryStore, Message, Pending, Prompt, PromptSection, Tool, ToolCall,
+    ToolOutput, ToolSet, TurnEndReason, Usage,
+};
+use offshoot_loop::{LoopSettings, Model, ModelError, ModelLoop, ModelReply, ModelRequest};
+use serde_json::{Value, json};
+
+type Said = Result<ModelReply, ModelError>;
+
+/// Answers with a list; what it was asked is kept.
+#[derive(Default)]
+struct Listed {
+    replies: Mutex<VecDeque<Said>>,
+    asked: Mutex<Vec<ModelRequest>>,
+    /// Text that has arrived when the request fails or is cancelled.
+    partial: &'static str,
+    hangs: bool,
+}
+
+impl Model for Listed {
+    fn request(&self, request: ModelRequest) -> BoxFuture<'_, Said> {
+        Box::pin(async move {
+            request.partial.push(self.partial);
+            self.asked.lock().unwrap().push(request);
+            let next = self.replies.lock().unwrap().pop_front();
+            if self.hangs && next.is_none() {
+                std::future::pending::<()>().await;
+            }
+            next.unwrap_or_else(|| Ok(says("done")))
+        })
+    }
+}
+
+fn says(text: &str) -> ModelReply {
+    ModelReply {
+        text: text.to_owned(),
+        calls: Vec::new(),
+        finish: Finish::Stop,
+        usage: Usage {
+            input: 1,
+            output: 1,
+        },
+    }
+}
+
+fn calls<const N: usize>(calls: [(&str, &str, Value); N]) -> Said {
+    let calls = calls.map(|(id, name, args)| CallRequest {
+        id: CallId(id.to_owned()),
+        name: name.to_owned(),
+        args,
+    });
+    Ok(ModelReply {
+        calls: calls.into(),
+        finish: Finish::ToolCalls,
+        ..says("")
+    })
+}
+
+/// `slow` and `alone` take as long as they are told; `panic` panics.
+struct Sleeper {
+    name: &'static str,
+    schema: Value,
+    running: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    committed: Arc<Mutex<Vec<String>>>,
+}
+
+impl Tool for Sleeper {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &'static str {
+        "takes its time"
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn is_parallel_safe(&self, args: &Value) -> bool {
+        assert!(args.get("unclassifiable").is_none(), "what is that");
+        self.name != "alone"
+    }
+
+    fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move {
+            assert_ne!(self.name, "panic", "the tool broke");
+            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(running, Ordering::SeqCst);
+            let millis = call.args["ms"].as_u64().unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            let (committed, id) = (Arc::clone(&self.committed), call.call_id.to_string());
+            ToolOutput::text(format!("{} {}", self.name, call.args))
+                .on_commit(move || committed.lock().unwrap().push(id))
+        })
+    }
+}
+
+struct World {
+    agent: Agent,
+    model: Arc<Listed>,
+    most: Arc<AtomicUsize>,
+    committed: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    fn new(model: Listed, max_parallel_tools: usize) -> Self {
+        let (running, most) = (Arc::default(), Arc::<AtomicUsize>::default());
+        let committed: Arc<Mutex<Vec<String>>> = Arc::default();
+        let tools = ["slow", "alone", "panic"].map(|name| {
+            Arc::new(Sleeper {
+                name,
+                schema: json!({"type": "object"}),
+                running: Arc::clone(&running),
+                most: Arc::clone(&most),
+                committed: Arc::clone(&committed),
+            }) as Arc<dyn Tool>
+        });
+        let model = Arc::new(model);
+        let settings = LoopSettings { max_parallel_tools };
+        let kit = AgentKit {
+            driver: Arc::new(ModelLoop::new(
+                Arc::clone(&model) as Arc<dyn Model>,
+                settings,
+            )),
+            tools: ToolSet::new(tools),
+            prompt: Prompt::new([
+                PromptSection::persona("You are a test."),
+                PromptSection::for_tool("slow", 100, "Be patient."),
+                PromptSection::for_tool("absent", 100, "Never shown."),
+            ]),
+        };
+        let host = AgentHost::new(Arc::new(MemoryStore::default()), AgentSettings::default());
+        let agent = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        agent.start();
+        Self {
+            agent,
+            model,
+            most,
+            committed,
+        }
+    }
+
+    fn replies(replies: impl IntoIterator<Item = Said>) -> Self {
+        let model = Listed {
+            replies: Mutex::new(replies.into_iter().collect()),
+            ..Listed::default()
+        };
+        Self::new(model, 10)
+    }
+
+    async fn turn(&self) -> TurnEndReason {
+        self.agent.followup(Message::user("go")).unwrap();
+        self.agent.idle().await;
+        self.agent.with_projection(|p| p.facts().end).unwrap()
+    }
+
+    /// Calls and results as they are in the log: `call a`, `result a CODE`.
+    fn trace(&self) -> Vec<String> {
+        let log = self.agent.host().store.read(self.agent.id()).unwrap();
+        let lines = log.iter().filter_map(|stored| match &stored.event {
+            Event::ToolCall { call_id, .. } => Some(format!("call {call_id}")),
+            Event::ToolResult { result, .. } => {
+                let code = result.code.as_deref().unwrap_or("ok");
+                Some(format!("result {} {code}", result.call_id))
+            }
+            Event::MessageAssistant { message, .. } if !message.text.is_empty() => {
+                Some(format!("say {} {:?}", message.text, message.finish))
+            }
+            _ => None,
+        });
+        lines.collect()
+    }
+
+    fn results(&self) -> Vec<String> {
+        self.agent.with_projection(|p| {
+            let results = p.history().iter().filter_map(|item| match item {
+                HistoryItem::ToolResult(result) => Some(result.text.clone()),
+                _ => None,
+            });
+            results.collect()
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_overlap_and_their_results_are_in_the_models_order() {
+    let world = World::replies([calls([
+        ("a", "slow", json!({"ms": 30})),
+        ("b", "slow", json!({"ms": 10})),
+        ("c", "slow", json!({"ms": 20})),
+    ])]);
+    let before = tokio::time::Instant::now();
+    assert_eq!(world.turn().await, TurnEndReason::Completed);
+    assert_eq!(before.elapsed().as_millis(), 30);
+    let lines = [
+        "call a",
+        "call b",
+        "call c",
+        "result a ok",
+        "result b ok",
+        "result c ok",
+        "say done Stop",
+    ];
+    assert_eq!(world.trace(), lines);
+    assert_eq!(*world.committed.lock().unwrap(), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_run_at_once_than_the_limit_and_some_run_alone() {
+    let many: Vec<_> = (0..9)
+        .map(|n| CallRequest {
+            id: CallId(format!("c{n}")),
+            name: if n == 4 { "alone" } else { "slow" }.to_owned(),
+            args: json!({"ms": 10}),
+        })
+        .collect();
+    let reply = ModelReply {
+        calls: many,
+        finish: Finish::ToolCalls,
+        ..says("")
+    };
+    let model = Listed {
+        replies: Mutex::new([Ok(reply)].into()),
+        ..Listed::default()
+    };
+    let world = World::new(model, 3);
+    let before = tokio::time::Instant::now();
+    world.turn().await;
+    assert_eq!(world.most.load(Ordering::SeqCst), 3);
+    // 4 in two rounds, the one alone, 4 in two rounds.
+    assert_eq!(before.elapsed().as_millis(), 50);
+    let results: Vec<_> = world
+        .trace()
+        .into_iter()
+        .filter(|l| l.starts_with("result"))
+        .collect();
+    let expected: Vec<_> = (0..9).map(|n| format!("result c{n} ok")).collect();
+    assert_eq!(results, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b148_b149_arguments_are_an_object_or_nothing() {
+    let world = World::replies([calls([
+        ("null", "slow", Value::Null),
+        ("empty", "slow", json!("")),
+        ("text", "slow", json!("{\"ms\": 1}")),
+        ("array", "slow", json!([])),
+        ("torn", "slow", json!("{\"task_id\":\"<t")),
+        ("twice", "slow", json!("\"{}\"")),
+        ("nobody", "no such\ntool", json!({})),
+        ("broken", "panic", json!({})),
+        ("odd", "slow", json!({"unclassifiable": 1})),
+    ])]);
+    assert_eq!(world.turn().await, TurnEndReason::Completed);
+    let results: Vec<_> = world
+        .trace()
+        .into_iter()
+        .filter(|l| l.starts_with("result"))
+        .collect();
+    assert_eq!(
+        results,
+        [
+            "result null ok",
+            "result empty ok",
+            "result text ok",
+            "result array INVALID_ARGUMENTS",
+            "result torn INVALID_ARGUMENTS",
+            "result twice INVALID_ARGUMENTS",
+            "result nobody UNKNOWN_TOOL",
+            "result broken TOOL_PANICKED",
+            "result odd ok",
+        ]
+    );
+    let texts = world.results();
+    assert_eq!(texts[..3], ["slow {}", "slow {}", "slow {\"ms\":1}"]);
+    assert!(texts[4].contains("not JSON"), "{}", texts[4]);
+    assert!(texts[6].contains("unknown tool `no such tool`; the tools are: slow, alone, panic"));
+    assert!(texts[7].contains("the tool broke"), "{}", texts[7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_has_an_id_of_its_own() {
+    let world = World::replies([calls([
+        ("", "slow", json!({})),
+        ("x", "slow", json!({})),
+        ("x", "slow", json!({})),
+        (" ", "slow", json!({})),
+    ])]);
+    world.turn().await;
+    let calls: Vec<_> = world
+        .trace()
+        .into_iter()
+        .filter(|l| l.starts_with("call"))
+        .collect();
+    assert_eq!(
+        calls,
+        ["call call_1_1_1", "call x", "call x_2", "call call_1_1_4"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn b088_a_cancel_lets_what_runs_end_and_answers_the_rest() {
+    let model = Listed {
+        replies: Mutex::new(
+            [calls([
+                ("a", "slow", json!({"ms": 100})),
+                ("b", "alone", json!({"ms": 100})),
+                ("c", "slow", json!({})),
+            ])]
+            .into(),
+        ),
+        hangs: true,
+        ..Listed::default()
+    };
+    let world = World::new(model, 10);
+    world.agent.followup(Message::user("go")).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(world.agent.cancel(CancelCause::User, Pending::Keep));
+    world.agent.idle().await;
+    assert_eq!(
+        world.trace(),
+        [
+            "call a",
+            "result a ABORTED",
+            "call b",
+            "result b ABORTED_BEFORE_DISPATCH",
+            "call c",
+            "result c ABORTED_BEFORE_DISPATCH",
+        ]
+    );
+    assert!(
+        world.results()[0].starts_with("slow "),
+        "what it said is kept"
+    );
+    assert_eq!(
+        *world.committed.lock().unwrap(),
+        ["a"],
+        "and counts as told"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_returns_is_dropped_uncommitted() {
+    let world = World::replies([calls([("a", "slow", json!({"ms": 1_000_000}))])]);
+    world.agent.followup(Message::user("go")).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = tokio::time::Instant::now();
+    world.agent.cancel(CancelCause::User, Pending::Keep);
+    world.agent.idle().await;
+    assert_eq!(before.elapsed().as_secs(), 5);
+    assert_eq!(world.trace(), ["call a", "result a ABORTED"]);
+    assert!(world.committed.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_cut_or_declined_reply_are_never_run() {
+    for (finish, end) in [
+        (Finish::MaxTokens, TurnEndReason::MaxTokens),
+        (Finish::Refusal, TurnEndReason::Refusal),
+    ] {
+        let mut reply = calls([("a", "slow", json!({}))]).unwrap();
+        (reply.text, reply.finish) = ("half".to_owned(), finish);
+        let world = World::replies([Ok(reply)]);
+        assert_eq!(world.turn().await, end);
+        assert_eq!(world.trace(), [format!("say half {finish:?}")]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn partial_text_is_kept_when_a_request_fails_or_is_cancelled() {
+    for partial in ["", "so f"] {
+        let model = Listed {
+            replies: Mutex::new([Err(ModelError::new("429"))].into()),
+            partial,
+            hangs: true,
+            ..Listed::default()
+        };
+        let world = World::new(model, 10);
+        assert_eq!(world.turn().await, TurnEndReason::Error);
+        assert_eq!(
+            world
+                .agent
+                .with_projection(|p| p.facts().error.clone())
+                .as_deref(),
+            Some("429")
+        );
+        world.agent.followup(Message::user("again")).unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        world.agent.cancel(CancelCause::User, Pending::Keep);
+        world.agent.idle().await;
+        let said: Vec<String> = match partial {
+            "" => Vec::new(),
+            text => vec![
+                format!("say {text} Error"),
+                format!("say {text} Interrupted"),
+            ],
+        };
+        assert_eq!(world.trace(), said);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b091_a_request_has_the_prompt_the_tools_and_results_right_after_their_calls() {
+    let world = World::replies([calls([
+        ("a", "slow", json!({"ms": 10})),
+        ("b", "slow", json!({"ms": 30})),
+    ])]);
+    world.agent.followup(Message::user("go")).unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world.agent.steer(Message::user("meanwhile")).unwrap();
+    world.agent.idle().await;
+    let asked = world.model.asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0].system, "You are a test.\n\nBe patient.");
+    assert_eq!(asked[0].tools.iter().count(), 3);
+    let kinds: Vec<_> = asked[1]
+        .history
+        .iter()
+        .map(|item| match item {
+            HistoryItem::User(message) => message.to_text(),
+            HistoryItem::Assistant(_) => "reply".to_owned(),
+            HistoryItem::ToolResult(result) => format!("result {}", result.call_id),
+            _ => String::new(),
+        })
+        .collect();
+    assert_eq!(kinds, ["go", "reply", "result a", "result b", "meanwhile"]);
+}
