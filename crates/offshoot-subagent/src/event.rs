@@ -48,6 +48,17 @@ impl RunRecord {
             .with("usage", serde_json::to_value(usage).unwrap_or(Value::Null))
     }
 
+    /// The run that a settlement tells of, with its outcome and what it cost.
+    pub(crate) fn read_settled(event: &Extension) -> Option<(Self, Outcome, TreeUsage)> {
+        if event.kind != SETTLED {
+            return None;
+        }
+        let of = |key: &str| event.fields.get(key).cloned();
+        let outcome = serde_json::from_value(of("outcome")?).ok()?;
+        let usage = of("usage").and_then(|usage| serde_json::from_value(usage).ok());
+        Some((Self::read(event)?, outcome, usage.unwrap_or_default()))
+    }
+
     fn read(event: &Extension) -> Option<Self> {
         let mode = match event.field("mode")? {
             "one-shot" => Mode::OneShot,

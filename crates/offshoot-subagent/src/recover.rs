@@ -12,12 +12,31 @@ impl Subagents {
     /// settled in its session: children that settled unannounced with their outcome, the others as
     /// lost; then what [`LiveWork`](crate::LiveWork) knows. Told once: it is in the session then.
     pub fn recover(&self, agent: &Agent) {
+        self.retell(agent);
         for run in agent.with_projection(open_runs) {
             let settlement = self.left_behind(&run);
             // The notice of a task tells of the run that it carried.
             tell_parent(agent, &run, &settlement, run.task_id.is_none());
         }
         self.work().recover(agent);
+    }
+
+    /// A settlement and its notice are one append. A process that died in the middle of it left the
+    /// settlement as the last event: its notice is still owed.
+    fn retell(&self, agent: &Agent) {
+        let owed = agent.with_projection(|p| p.last_fact().and_then(RunRecord::read_settled));
+        let Some((run, outcome, usage)) = owed.filter(|(run, ..)| run.mode == Mode::Continuable)
+        else {
+            return;
+        };
+        let settlement = Settlement {
+            outcome,
+            usage,
+            ..self.left_behind(&run)
+        };
+        if let Err(error) = agent.notify(settlement.message(&run), true) {
+            tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
+        }
     }
 
     fn left_behind(&self, run: &RunRecord) -> Settlement {
