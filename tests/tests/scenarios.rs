@@ -117,3 +117,45 @@ fn crash_and_resume() {
     assert_eq!(again.entered("root", "settled").count(), 0);
     assert_eq!(again.entered("root", "task").count(), 0);
 }
+
+/// Cuts a stored session after its first event of this kind, and in the middle of what was appended
+/// with it.
+fn cut_after(store: &std::path::Path, root: &str, kind: &str) {
+    let path = store.join(format!("{root}.jsonl"));
+    let log = std::fs::read_to_string(&path).expect("the log");
+    let at = log
+        .find(&format!("\"type\":\"{kind}\""))
+        .expect("the event");
+    let end = at + log[at..].find('\n').expect("a whole line") + 1;
+    std::fs::write(&path, &log[..end + 40]).expect("a shorter log");
+}
+
+#[test]
+fn an_end_whose_notice_was_cut_off_is_told_once() {
+    for (name, kind, source) in [
+        ("settlement", "subagent/settled", "settled"),
+        ("background-shell-notice", "task/settled", "task"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = folder.path().join("sessions");
+        let place = store.to_str().expect("a path");
+        let first = Scripted::run(&scenario(name), folder.path(), &["--store", place]);
+        let root = first.root().to_owned();
+        cut_after(&store, &root, kind);
+        let arguments = ["--store", place, "--resume", &root];
+        let resumed = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);
+        assert_eq!(
+            resumed.entered("root", source).count(),
+            1,
+            "{name}: {}",
+            resumed.stderr
+        );
+        assert_eq!(
+            resumed.of_type(kind).count(),
+            0,
+            "{name}: the end itself is on the record"
+        );
+        let again = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);
+        assert_eq!(again.entered("root", source).count(), 0, "{name}");
+    }
+}

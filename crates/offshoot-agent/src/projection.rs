@@ -90,14 +90,18 @@ pub struct Projection {
     message_ids: HashSet<MessageId>,
     stopped_by_user: bool,
     activations: u64,
+    last: Option<Shared>,
+    last_fact: Option<Shared>,
 }
 
 impl Projection {
     /// Folds one event. Events of a live-only kind change nothing.
     pub fn apply(&mut self, stored: &Shared) {
         self.next_seq = stored.seq + 1;
+        let before = self.last.replace(Shared::clone(stored));
         match &stored.event {
             Event::SessionStart(start) => {
+                self.last_fact = before.filter(|last| matches!(last.event, Event::Extension(_)));
                 if start.inherited.is_some() {
                     // The birth of a session that begins with another one's past: of that one only
                     // the history and the turn numbers are its own.
@@ -105,6 +109,7 @@ impl Projection {
                     self.next_seq = inherited.next_seq;
                     self.turn = inherited.turn;
                     self.history = inherited.history;
+                    self.last = inherited.last;
                 }
                 self.start.get_or_insert_with(|| Shared::clone(stored));
                 self.activations += 1;
@@ -329,6 +334,17 @@ impl Projection {
                 Event::Extension(extension) => Some(extension),
                 _ => None,
             })
+    }
+
+    /// The event of a crate above that the residency before this one ended with, if it did. A crate
+    /// that appends such an event together with what follows from it finds here the one whose
+    /// consequence was cut off by the death of the process.
+    #[must_use]
+    pub fn last_fact(&self) -> Option<&Extension> {
+        match &self.last_fact.as_ref()?.event {
+            Event::Extension(extension) => Some(extension),
+            _ => None,
+        }
     }
 
     /// The text of the last tool result.

@@ -196,31 +196,62 @@ struct OpenTask {
     generation: u64,
 }
 
+/// What a session says of one of its tasks.
+fn read_started(event: &Extension) -> Option<OpenTask> {
+    if event.kind != STARTED {
+        return None;
+    }
+    let generation = event.fields.get("generation").and_then(|g| g.as_u64());
+    Some(OpenTask {
+        id: event.field("task_id")?.parse().ok()?,
+        label: event.field("label").unwrap_or_default().to_owned(),
+        kind: event.field("kind").unwrap_or_default().to_owned(),
+        generation: generation.unwrap_or(0),
+    })
+}
+
 fn open_tasks(projection: &Projection) -> Vec<OpenTask> {
     let mut open: Vec<OpenTask> = Vec::new();
     for event in projection.extensions() {
-        let Some(id) = event
-            .field("task_id")
-            .and_then(|id| id.parse::<TaskId>().ok())
-        else {
-            continue;
-        };
-        match event.kind.as_str() {
-            STARTED => open.push(OpenTask {
-                id,
-                label: event.field("label").unwrap_or_default().to_owned(),
-                kind: event.field("kind").unwrap_or_default().to_owned(),
-                generation: event
-                    .fields
-                    .get("generation")
-                    .and_then(|g| g.as_u64())
-                    .unwrap_or(0),
-            }),
-            SETTLED => open.retain(|task| task.id != id),
-            _ => {}
+        open.extend(read_started(event));
+        if event.kind == SETTLED {
+            let settled = event.field("task_id");
+            open.retain(|task| Some(task.id.to_string().as_str()) != settled);
         }
     }
     open
+}
+
+/// An end and its notice are one append. A process that died in the middle of it left the end as the
+/// last event: its notice is still owed.
+fn owed(projection: &Projection) -> Option<Message> {
+    let fact = projection.last_fact().filter(|fact| fact.kind == SETTLED)?;
+    if fact.fields.get("reported")?.as_bool()? {
+        return None;
+    }
+    let id = fact.field("task_id")?;
+    let task = projection.extensions().filter_map(read_started);
+    let task = task.filter(|task| task.id.to_string() == id).last()?;
+    Some(task.message(fact.field("status")?, fact.field("detail")))
+}
+
+impl OpenTask {
+    /// The notice of an end whose output went with the process.
+    fn message(&self, status: &str, detail: Option<&str>) -> Message {
+        let label = text::one_line(&self.label, LABEL_BYTES);
+        let detail = detail
+            .map(|detail| format!(", {detail}"))
+            .unwrap_or_default();
+        let words = format!(
+            "background task {} ({}: {label}) finished [status: {status}{detail}]\nThe program \
+ended meanwhile, and its output is gone.",
+            self.id, self.kind
+        );
+        let source = Source::new(SOURCE, self.generation + 1)
+            .with("task_id", self.id.to_string())
+            .with("status", status);
+        Message::text(source, words)
+    }
 }
 
 /// What agents have running in a registry.
@@ -265,26 +296,23 @@ impl LiveWork for RegistryWork {
     }
 
     fn recover(&self, agent: &Agent) {
-        let lost = agent.with_projection(|projection| {
+        let (lost, owed) = agent.with_projection(|projection| {
             self.reserve(projection);
-            open_tasks(projection)
+            (open_tasks(projection), owed(projection))
         });
+        if let Some(message) = owed
+            && let Err(error) = agent.notify(message, self.wake)
+        {
+            tracing::warn!(agent = %agent.id(), %error, "not told of an end");
+        }
         for task in lost {
+            let status = TaskStatus::Failed.as_str();
             let fact = Extension::new(SETTLED)
                 .with("task_id", task.id.to_string())
-                .with("status", TaskStatus::Failed.as_str())
+                .with("status", status)
                 .with("detail", LOST)
                 .with("reported", false);
-            let label = text::one_line(&task.label, LABEL_BYTES);
-            let words = format!(
-                "background task {} ({}: {label}) finished [status: failed, {LOST}]\nThe program \
-ended while it ran, and its output is gone.",
-                task.id, task.kind
-            );
-            let source = Source::new(SOURCE, task.generation + 1)
-                .with("task_id", task.id.to_string())
-                .with("status", TaskStatus::Failed.as_str());
-            let message = Message::text(source, words);
+            let message = task.message(status, Some(LOST));
             if let Err(error) = agent.notify_with(vec![fact], message, self.wake) {
                 tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not told of a loss");
             }
