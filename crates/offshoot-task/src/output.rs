@@ -3,7 +3,10 @@
 //! A buffer knows neither tasks nor readers. Offsets count every byte ever written, so that each
 //! reader keeps its own and learns exactly how much it missed.
 
+use std::any::Any;
 use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -82,6 +85,12 @@ struct Shared {
     // Copies that are read without the lock. They only grow.
     end: AtomicU64,
     replaced: AtomicU64,
+    overflow: OnceLock<Overflow>,
+}
+
+struct Overflow {
+    path: Arc<Path>,
+    _guard: Box<dyn Any + Send + Sync>,
 }
 
 impl Shared {
@@ -123,6 +132,7 @@ impl OutputBuffer {
             }),
             end: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
+            overflow: OnceLock::new(),
         }))
     }
 
@@ -142,6 +152,26 @@ impl OutputBuffer {
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.0.replaced.load(Ordering::Relaxed)
+    }
+
+    /// Says that the file at `path` has the output from its first byte on, so that what the window
+    /// loses can be found there. `guard` is dropped with the last handle: that of a task's record goes
+    /// when the record leaves the registry, so a guard that removes the file removes it then.
+    ///
+    /// Once only; false, and `guard` is dropped, when a file was named before.
+    pub fn overflow_to(&self, path: &Path, guard: impl Send + Sync + 'static) -> bool {
+        let overflow = Overflow {
+            path: path.into(),
+            _guard: Box::new(guard),
+        };
+        self.0.overflow.set(overflow).is_ok()
+    }
+
+    /// The file that has what the window has lost, when there is one.
+    #[must_use]
+    pub fn overflow(&self) -> Option<Arc<Path>> {
+        let overflow = self.0.overflow.get()?;
+        Some(Arc::clone(&overflow.path))
     }
 
     /// What is kept from `offset` to the end. Consumes nothing; any number of readers may keep

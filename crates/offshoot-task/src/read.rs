@@ -1,6 +1,7 @@
 //! Reading output: what the owner has not read yet, in two phases, and at any offset, consuming nothing.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_core::ScopeId;
@@ -60,6 +61,13 @@ impl Reading {
     #[must_use]
     pub fn snapshot(&self) -> &TaskSnapshot {
         &self.snapshot
+    }
+
+    /// The file that has the whole output from its first byte on (as far as the producer's limit
+    /// goes), when there is one: what the [gap](Self::gap) says is missing can be found there.
+    #[must_use]
+    pub fn overflow(&self) -> Option<&Path> {
+        self.snapshot.overflow.as_deref()
     }
 
     /// Cuts the text to its last `max` bytes, on a character boundary; what is cut off joins the gap.

@@ -149,9 +149,9 @@ impl Record {
 
     pub(crate) fn snapshot(&self, kind: TaskKind, key: Key) -> TaskSnapshot {
         let output_len = self.output.written();
-        let (streams, replaced) = match &self.output {
-            Output::None | Output::Final(_) => (false, 0),
-            Output::Stream(buffer) => (true, buffer.replaced()),
+        let (streams, replaced, overflow) = match &self.output {
+            Output::None | Output::Final(_) => (false, 0, None),
+            Output::Stream(buffer) => (true, buffer.replaced(), buffer.overflow()),
         };
         let (detail, finished_at, elapsed, stalled) = match &self.stage {
             Stage::Live(live) => {
@@ -185,6 +185,7 @@ impl Record {
             unread: output_len.saturating_sub(self.read),
             output_len,
             replaced,
+            overflow,
             progress: self.report.as_ref().and_then(|report| report.shown()),
             stalled,
         }

@@ -1,5 +1,6 @@
 //! What a task looked like at one moment.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,9 @@ pub struct TaskSnapshot {
     pub output_len: u64,
     /// Bytes of input that were not text and were replaced in the output.
     pub replaced: u64,
+    /// The file that has the output which is no longer kept, when the producer has named one. It goes
+    /// with the record.
+    pub overflow: Option<Arc<Path>>,
     /// How far it is, by its own account; `None` before it has said so.
     pub progress: Option<TaskProgress>,
     /// Whether it has promised progress and is silent for longer than that. Never true of a task

@@ -70,6 +70,8 @@ pub(crate) struct After {
     more_holds: Vec<Hold>,
     notify: Option<Arc<Notify>>,
     watched: Option<Box<Watched>>,
+    /// Outputs of records that are gone: the last handle of a buffer drops what its producer gave it.
+    outputs: Vec<Output>,
     /// An owner's entry: its scope may be the last handle, and dropping that runs foreign drops.
     pub(crate) gone: Option<Box<Owner>>,
 }
@@ -88,6 +90,7 @@ impl After {
         self.cancels.wake_all();
         drop(self.driver);
         drop(self.gone);
+        drop(self.outputs);
         if let Some(watched) = self.watched {
             watched.tell();
         }
@@ -333,17 +336,22 @@ impl Table {
                 self.release(owner, hold, after);
             }
         }
-        self.tidy(key);
+        self.tidy(key, after);
     }
 
-    fn tidy(&mut self, key: Key) {
-        let over = self
-            .records
-            .get(key)
-            .is_some_and(|record| record.life.is_over());
-        if over {
-            self.records.discard(key);
+    /// Frees the place of a record that is over.
+    fn tidy(&mut self, key: Key, after: &mut After) {
+        let Some(record) = self.records.get_mut(key) else {
+            return;
+        };
+        if !record.life.is_over() {
+            return;
         }
+        if let Output::Stream(_) = record.output {
+            let output = mem::replace(&mut record.output, Output::None);
+            after.outputs.push(output);
+        }
+        self.records.discard(key);
     }
 
     /// Takes back the ticket of a record of `owner`; its hold is released after the lock was.
@@ -440,6 +448,6 @@ impl Table {
             owner.telling -= 1;
             after.notify_closing(owner);
         }
-        self.tidy(key);
+        self.tidy(key, after);
     }
 }

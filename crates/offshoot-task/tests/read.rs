@@ -252,3 +252,41 @@ async fn a_record_that_is_evicted_under_a_reading_is_still_committed() {
     second.commit();
     assert!(format!("{registry:?}").contains("records: 0"));
 }
+
+/// Says when it is dropped, and that the registry may be used then.
+struct Guard(
+    TaskRegistry,
+    offshoot_core::ScopeId,
+    std::sync::mpsc::Sender<usize>,
+);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.2.send(self.0.list(self.1).len());
+    }
+}
+
+#[tokio::test]
+async fn what_a_producer_gave_its_buffer_is_dropped_with_the_record_and_outside_the_lock() {
+    let (registry, owner) = fixture_with(|config| config.retain_finished = 0);
+    let (sender, dropped) = std::sync::mpsc::channel();
+    let guard = Guard(registry.clone(), owner.id(), sender);
+    let path = std::path::Path::new("overflow");
+    let spec = TaskSpec::new("bash", "a label").streaming();
+    let id = registry.spawn(&owner, spec, async move |context: TaskContext| {
+        let output = context.output().unwrap();
+        assert!(output.buffer().overflow_to(path, guard));
+        TaskOutcome::completed()
+    });
+    let id = id.unwrap();
+    owner.unheld().await;
+    let reading = registry.read(owner.id(), &id).unwrap();
+    assert_eq!(reading.overflow(), Some(path));
+    assert_eq!(
+        registry.get(owner.id(), &id).unwrap().overflow.as_deref(),
+        Some(path)
+    );
+    assert!(dropped.try_recv().is_err());
+    reading.commit();
+    assert_eq!(dropped.try_recv(), Ok(0));
+}
