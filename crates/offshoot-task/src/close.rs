@@ -163,6 +163,8 @@ impl Shared {
         let Some(Some(owner)) = gone else {
             return;
         };
+        // Another closing may wait for what nobody counts any more.
+        owner.gate.notify_waiters();
         if let Some((scope, cleanup)) = owner.scope {
             scope.forget_cleanup(cleanup);
         }

@@ -25,7 +25,7 @@ use crate::spec::TaskSpec;
 use crate::status::{StoppedBy, TaskOutcome, TaskStatus};
 use crate::sync::{model, point};
 
-const SCHEDULES: usize = 3000;
+const SCHEDULES: usize = 1000;
 
 type Log = Arc<Mutex<Vec<(TaskChange, TaskSnapshot)>>>;
 
