@@ -18,6 +18,8 @@
 //! # }
 //! ```
 
+mod cleanups;
+
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -26,8 +28,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use tokio::sync::Notify;
+
+use cleanups::{Cleanup, Cleanups};
 
 // Invariants
 // 1. `word` is (closing bit, number of holds). A hold is taken by a compare-and-swap that fails
@@ -40,8 +43,6 @@ const CLOSING: u64 = 1 << 63;
 
 /// How long closing waits for one cleanup before it gives it up and goes on.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
-
-type Cleanup = Box<dyn FnOnce() -> BoxFuture<'static, Result<(), String>> + Send>;
 
 /// The identity of one exact owner. It is never used again within the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +81,7 @@ impl fmt::Display for ScopeClosed {
 impl std::error::Error for ScopeClosed {}
 
 /// Names one registered cleanup, to take it back with [`Scope::forget_cleanup`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CleanupId(u64);
 
 /// A cleanup that did not do its work.
@@ -117,8 +118,7 @@ enum Phase {
 
 struct State {
     phase: Phase,
-    cleanups: Vec<(CleanupId, Box<str>, Cleanup)>,
-    next_cleanup: u64,
+    cleanups: Cleanups,
 }
 
 struct Inner {
@@ -169,8 +169,7 @@ impl Scope {
             word: AtomicU64::new(0),
             state: Mutex::new(State {
                 phase: Phase::Open,
-                cleanups: Vec::new(),
-                next_cleanup: 0,
+                cleanups: Cleanups::default(),
             }),
             changed: Notify::new(),
         }))
@@ -293,13 +292,8 @@ impl Scope {
         if !matches!(state.phase, Phase::Open) {
             return Err(ScopeClosed);
         }
-        let id = CleanupId(state.next_cleanup);
-        state.next_cleanup += 1;
         let cleanup: Cleanup = Box::new(move || cleanup().boxed());
-        state
-            .cleanups
-            .push((id, name.into().into_boxed_str(), cleanup));
-        Ok(id)
+        Ok(state.cleanups.push(name.into().into_boxed_str(), cleanup))
     }
 
     /// Takes a cleanup back, unrun. False when it is not registered any more: it ran, is running,
@@ -307,8 +301,7 @@ impl Scope {
     pub fn forget_cleanup(&self, id: CleanupId) -> bool {
         let taken = {
             let mut state = self.0.state();
-            let at = state.cleanups.iter().rposition(|(key, ..)| *key == id);
-            at.map(|at| state.cleanups.remove(at))
+            state.cleanups.take(id)
         };
         // The closure is dropped after the lock: its captures may lock the scope again.
         taken.is_some()
@@ -374,7 +367,7 @@ async fn run_cleanups(scope: Scope) {
     let mut failures = Vec::new();
     loop {
         let next = scope.0.state().cleanups.pop();
-        let Some((_, name, cleanup)) = next else {
+        let Some((name, cleanup)) = next else {
             break;
         };
         if let Err(error) = contain(cleanup).await {

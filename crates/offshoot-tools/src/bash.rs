@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_core::text;
 use offshoot_shell::{ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, start_shell};
 use offshoot_task::{OutputBuffer, StartError, TaskId, TaskOutcome, TaskRegistry};
 use schemars::JsonSchema;
@@ -198,7 +199,7 @@ impl Bash {
             "kind": "foreground",
             "status": outcome.status().as_str(),
             "detail": detail,
-            "output": output.read_at(0).text,
+            "output": text::tail(&output.read_at(0).text, self.max_bytes),
         });
         ToolOutput::text(self.fit(output, &last)).with_value(value)
     }

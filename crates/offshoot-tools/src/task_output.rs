@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::arguments::Arguments;
 use crate::fit::{Body, fit};
 use crate::{TaskOutputSettings, schema, task_view};
+use offshoot_core::text;
 
 /// The arguments of `task_output`.
 #[derive(JsonSchema)]
@@ -103,15 +104,20 @@ impl TaskOutput {
             gap: reading.gap(),
             replaced: task.replaced,
         };
-        let text = fit(&body, "(no new output)", &last, self.settings.max_bytes);
-        let value = json!({ "text": reading.text(), "task": task_view::value(task) });
+        let shown = fit(&body, "(no new output)", &last, self.settings.max_bytes);
+        let value = json!({
+            "text": text::tail(reading.text(), self.settings.max_bytes),
+            "task": task_view::value(task),
+        });
         // It counts as read, and the task as reported, once the model has it.
-        Ok(ToolOutput::text(text).with_value(value).on_commit(move || {
-            reading.commit();
-            if let Ended::Waited(waited) = ended {
-                waited.commit();
-            }
-        }))
+        Ok(ToolOutput::text(shown)
+            .with_value(value)
+            .on_commit(move || {
+                reading.commit();
+                if let Ended::Waited(waited) = ended {
+                    waited.commit();
+                }
+            }))
     }
 }
 
