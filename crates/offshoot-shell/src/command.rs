@@ -8,6 +8,9 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use crate::env::EnvPolicy;
+use crate::guardian::Guardian;
+use crate::spill::SpillConfig;
+use crate::tree::{MARK, Mark};
 
 /// How commands are run. Start from the default and change what should differ.
 #[derive(Clone, Debug)]
@@ -23,6 +26,26 @@ pub struct ShellConfig {
     pub drain_limit: Duration,
     /// Which variables of this process a command sees.
     pub env: EnvPolicy,
+    /// How far the end of a command reaches (the whole tree).
+    pub reach: Reach,
+    /// Where output goes that the window does not hold (nowhere).
+    pub spill: Option<SpillConfig>,
+    /// Kills the commands when this process is killed (absent: nobody does). A library does not start
+    /// a process that nobody asked for; a program should have one.
+    pub guardian: Option<Guardian>,
+}
+
+/// How far the end of a command reaches, when it is stopped and when its shell exits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Its process group. What leaves the group (`setsid`) goes on and is nobody's.
+    Group,
+    /// Also what has left the group, wherever it went, as far as the system lets us find it: in
+    /// every case what still has the environment of the command, which has a variable
+    /// `OFFSHOOT_COMMAND` for this. Where there is no `/proc` it is the group.
+    #[default]
+    Tree,
 }
 
 impl Default for ShellConfig {
@@ -33,6 +56,9 @@ impl Default for ShellConfig {
             output_window: 256 * 1024,
             drain_limit: Duration::from_millis(250),
             env: EnvPolicy::default(),
+            reach: Reach::default(),
+            spill: None,
+            guardian: None,
         }
     }
 }
@@ -76,7 +102,7 @@ impl ShellCommand {
     }
 
     /// The process to start: leader of a new group, no standard input, two pipes.
-    pub(crate) fn build(&self, config: &ShellConfig) -> Result<Command, SpawnError> {
+    pub(crate) fn build(&self, config: &ShellConfig, mark: &Mark) -> Result<Command, SpawnError> {
         if self.line.trim().is_empty() {
             return Err(SpawnError::EmptyCommand);
         }
@@ -93,7 +119,8 @@ impl ShellCommand {
             .process_group(0)
             .env_clear()
             .envs(config.env.variables())
-            .envs(self.env.iter().map(|(name, value)| (name, value)));
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env(MARK, mark.value());
         if let Some(cwd) = &self.cwd {
             check_directory(cwd)?;
             command.current_dir(cwd);

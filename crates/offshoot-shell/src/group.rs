@@ -8,8 +8,12 @@ use rustix::process::{
 };
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
+use crate::guardian::{Guardian, Listed};
 use crate::members;
+use crate::tree::{Mark, Tree};
 
 // Invariants
 // 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
@@ -24,13 +28,19 @@ pub(crate) struct Group {
     leader: Option<Pid>,
     id: Pid,
     exits: tokio::signal::unix::Signal,
+    /// What has left the group, when that is killed too.
+    tree: Option<Tree>,
+    /// Nothing of the command is left, in the group or out of it.
+    cleared: bool,
+    /// The guardian has the group on its list: only while the leader is not reaped.
+    listed: Option<Listed>,
     #[cfg(test)]
     pub(crate) sent: usize,
 }
 
 impl Group {
     /// Takes over a child that leads a group of its own.
-    pub(crate) fn new(mut child: Child) -> io::Result<Self> {
+    pub(crate) fn new(mut child: Child, mark: Option<Mark>) -> io::Result<Self> {
         let id = child
             .id()
             .and_then(|id| i32::try_from(id).ok())
@@ -49,9 +59,17 @@ impl Group {
             leader: Some(id),
             id,
             exits,
+            tree: mark.map(|mark| Tree::new(mark, id)),
+            cleared: false,
+            listed: None,
             #[cfg(test)]
             sent: 0,
         })
+    }
+
+    /// Lets a guardian kill the group when this process is killed.
+    pub(crate) fn guard(&mut self, guardian: &Guardian) {
+        self.listed = Some(guardian.list(self.id));
     }
 
     pub(crate) fn child_mut(&mut self) -> &mut Child {
@@ -93,15 +111,54 @@ impl Group {
         }
     }
 
+    /// Sends `signal` to what has left the group.
+    pub(crate) fn send_beyond(&mut self, signal: Signal) {
+        if let Some(tree) = &mut self.tree {
+            tree.signal(signal);
+        }
+    }
+
+    /// Kills what has left the group; false when something was still there.
+    ///
+    /// Dropping the future loses nothing.
+    async fn clear_tree(&mut self) -> bool {
+        let Some(mut tree) = self.tree.clone() else {
+            return true;
+        };
+        // It reads about every process of the system: off the runtime's threads, and for two commands
+        // at a time.
+        static LOOKS: Semaphore = Semaphore::const_new(2);
+        let permit = LOOKS.acquire().await;
+        let look = spawn_blocking(move || {
+            let found = tree.signal(Signal::KILL);
+            (tree, found)
+        });
+        let looked = look.await;
+        drop(permit);
+        // It fails when the runtime goes: then the drop looks once more.
+        let Ok((tree, found)) = looked else {
+            return false;
+        };
+        self.tree = Some(tree);
+        found == 0
+    }
+
     /// Takes the exit status of a leader that has exited. From here on no signal is sent.
     pub(crate) async fn reap(&mut self) -> Option<ExitStatus> {
+        self.listed = None;
         let status = self.child.wait().await.ok();
         self.leader = None;
         status
     }
 
-    /// Whether nothing of the group runs any more, asked after the leader was reaped.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether nothing of the command is left, asked after the leader was reaped. What has left the
+    /// group is killed on the way.
+    pub(crate) async fn clear(&mut self) -> bool {
+        self.cleared = self.is_gone() && self.clear_tree().await;
+        self.cleared
+    }
+
+    fn is_gone(&self) -> bool {
         self.leader.is_none()
             && (test_kill_process_group(self.id) == Err(rustix::io::Errno::SRCH)
                 || members::any_alive(self.id) == Some(false))
@@ -110,6 +167,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if self.cleared {
+            return;
+        }
         self.send(Signal::KILL);
+        self.send_beyond(Signal::KILL);
     }
 }

@@ -14,23 +14,29 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A command is a process group, led by the shell. The shell's exit ends the command: what the command
-//! left in the group is killed then, so a program that shall outlive its command must leave the group
-//! (`setsid`). Nothing is reported before the group is gone.
+//! A command is a process group, led by the shell. The shell's exit ends the command: what it left
+//! running is killed then, in the group and also out of it ([`Reach`]), and nothing is reported before
+//! it is gone. With a [`Guardian`] that is so even when this process is killed. Output that the window
+//! does not hold can go to a file ([`SpillConfig`]).
 //!
 //! Unix only.
 
 mod command;
 mod env;
 mod group;
+mod guardian;
 mod members;
 mod outcome;
 mod pipe;
 mod run;
+mod spill;
 mod task;
+mod tree;
 
-pub use command::{ShellCommand, ShellConfig, SpawnError};
+pub use command::{Reach, ShellCommand, ShellConfig, SpawnError};
 pub use env::EnvPolicy;
+pub use guardian::Guardian;
 pub use outcome::{ShellEnd, ShellOutcome};
 pub use run::ShellRun;
+pub use spill::SpillConfig;
 pub use task::{ShellTask, start_shell};

@@ -1,4 +1,4 @@
-//! Who is left in a process group, where the system can tell.
+//! Which processes there are, where the system can tell: there is a `/proc`.
 
 use rustix::process::Pid;
 
@@ -7,48 +7,65 @@ use rustix::process::Pid;
 ///
 /// `None` where there is no `/proc` to ask.
 pub(crate) fn any_alive(group: Pid) -> Option<bool> {
-    let group = group.as_raw_nonzero().get().to_string();
+    let group = group.as_raw_nonzero().get();
     let mut asked = false;
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let name = entry.file_name();
-        if !name
-            .as_encoded_bytes()
-            .first()
-            .is_some_and(u8::is_ascii_digit)
-        {
-            continue;
-        }
-        // Gone while we look, or somebody else's secret: the next one.
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        let Some(member) = Member::read(&stat) else {
-            continue;
-        };
+    for process in all() {
         asked = true;
-        if member.group == group && !matches!(member.state, "Z" | "X") {
+        if process.group == group && !process.is_dead() {
             return Some(true);
         }
     }
     asked.then_some(false)
 }
 
-struct Member<'a> {
-    state: &'a str,
-    group: &'a str,
+/// One process at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// When it started, in ticks since the system did.
+    pub(crate) started: u64,
 }
 
-impl<'a> Member<'a> {
+impl Process {
+    /// Whether it runs no more, though its parent has not looked yet.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// Reads `PID (NAME) STATE PARENT GROUP …`; the name may hold anything.
-    fn read(stat: &'a str) -> Option<Self> {
-        let (_, after) = stat.rsplit_once(')')?;
+    fn parse(stat: &str) -> Option<Self> {
+        let (head, after) = stat.rsplit_once(')')?;
+        let (pid, _) = head.split_once(' ')?;
         let mut fields = after.split_whitespace();
-        let state = fields.next()?;
         Some(Self {
-            state,
-            group: fields.nth(1)?,
+            pid: pid.parse().ok()?,
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            group: fields.next()?.parse().ok()?,
+            // The 22nd field of all; the third one was the first of these.
+            started: fields.nth(16)?.parse().ok()?,
         })
     }
+}
+
+/// The process with this number, if there is one.
+pub(crate) fn read(pid: i32) -> Option<Process> {
+    Process::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The environment that a process was started with, when we may see it.
+pub(crate) fn environ(pid: i32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// Every process that can be seen.
+pub(crate) fn all() -> impl Iterator<Item = Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    // One that is gone while we look is skipped.
+    entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -57,9 +74,17 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_mislead() {
-        let member = Member::read("17 (a) Z (b)) S 1 42 42 0 -1").expect("a member");
-        assert_eq!((member.state, member.group), ("S", "42"));
-        assert!(Member::read("17 (cut").is_none());
+        let stat = "17 (a) Z (b)) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 123";
+        let process = Process::parse(stat).expect("a process");
+        let expected = Process {
+            pid: 17,
+            state: 'S',
+            parent: 1,
+            group: 42,
+            started: 9000,
+        };
+        assert_eq!(process, expected);
+        assert!(Process::parse("17 (cut").is_none());
     }
 
     #[test]

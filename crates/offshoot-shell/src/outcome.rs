@@ -74,8 +74,8 @@ pub struct ShellOutcome {
     pub end: ShellEnd,
     /// Whether it was asked to stop before its shell ended.
     pub stopped: bool,
-    /// Whether its process group was seen to be gone. False only for processes that not even
-    /// `SIGKILL` ends, such as those stuck in the kernel.
+    /// Whether its processes were seen to be gone, as far as its [`Reach`](crate::Reach) goes. False
+    /// only for processes that not even `SIGKILL` ends, such as those stuck in the kernel.
     pub group_gone: bool,
 }
 

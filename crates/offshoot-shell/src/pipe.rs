@@ -1,29 +1,30 @@
 //! One output pipe of a command: bytes in, text out.
 
 use offshoot_core::text::Utf8Decoder;
-use offshoot_task::OutputWriter;
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::spill::Sink;
 
 const CHUNK: usize = 8 * 1024;
 
-/// Reads one pipe into a writer. Each pipe has its own decoder, so that a character that comes in
+/// Reads one pipe into a sink. Each pipe has its own decoder, so that a character that comes in
 /// two pieces is whole even when the other pipe wrote between them.
 pub(crate) struct Pipe<R> {
     /// `None` at the end of the stream.
     source: Option<R>,
     decoder: Utf8Decoder,
     replaced: u64,
-    writer: OutputWriter,
+    sink: Sink,
     chunk: Box<[u8]>,
 }
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
-    pub(crate) fn new(source: Option<R>, writer: OutputWriter) -> Self {
+    pub(crate) fn new(source: Option<R>, sink: Sink) -> Self {
         Self {
             source,
             decoder: Utf8Decoder::default(),
             replaced: 0,
-            writer,
+            sink,
             chunk: vec![0; CHUNK].into(),
         }
     }
@@ -57,9 +58,9 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
     }
 
     fn write(&mut self, text: &str) {
-        self.writer.write(text);
+        self.sink.write(text);
         let replaced = self.decoder.replaced();
-        self.writer.note_replaced(replaced - self.replaced);
+        self.sink.note_replaced(replaced - self.replaced);
         self.replaced = replaced;
     }
 }
@@ -72,7 +73,10 @@ mod tests {
 
     fn pair(buffer: &OutputBuffer) -> (tokio::io::DuplexStream, Pipe<tokio::io::DuplexStream>) {
         let (near, far) = tokio::io::duplex(64 * 1024);
-        (near, Pipe::new(Some(far), buffer.writer()))
+        (
+            near,
+            Pipe::new(Some(far), Sink::new(buffer.writer(), 0, None)),
+        )
     }
 
     #[tokio::test]

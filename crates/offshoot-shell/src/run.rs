@@ -8,10 +8,12 @@ use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::command::{ShellCommand, ShellConfig, SpawnError};
+use crate::command::{Reach, ShellCommand, ShellConfig, SpawnError};
 use crate::group::Group;
 use crate::outcome::{ShellEnd, ShellOutcome};
 use crate::pipe::Pipe;
+use crate::spill::Sink;
+use crate::tree::Mark;
 
 // The life of a run; each arrow is taken once, and `wait` goes on where a dropped `wait` was:
 //
@@ -96,11 +98,17 @@ impl ShellRun {
             shell: config.shell.clone(),
             source,
         };
-        let child = command.build(config)?.spawn().map_err(failed)?;
-        let mut group = Group::new(child).map_err(failed)?;
+        let mark = Mark::new();
+        let child = command.build(config, &mark)?.spawn().map_err(failed)?;
+        let mark = (config.reach == Reach::Tree).then_some(mark);
+        let mut group = Group::new(child, mark).map_err(failed)?;
+        if let Some(guardian) = &config.guardian {
+            group.guard(guardian);
+        }
         let child = group.child_mut();
-        let stdout = Pipe::new(child.stdout.take(), output.writer());
-        let stderr = Pipe::new(child.stderr.take(), output.writer());
+        let sink = Sink::new(output.writer(), config.output_window, config.spill.clone());
+        let stdout = Pipe::new(child.stdout.take(), sink.clone());
+        let stderr = Pipe::new(child.stderr.take(), sink);
         Ok(Self {
             group,
             stdout,
@@ -163,6 +171,7 @@ impl ShellRun {
         // What has exited by itself before the request was not stopped by it.
         if matches!(self.phase, Phase::Running) && !self.group.has_exited() {
             self.stopped = true;
+            self.group.send_beyond(Signal::TERM);
             self.group.send(Signal::TERM);
             // A stopped job (SIGSTOP, SIGTTIN) would sleep through the grace.
             self.group.send(Signal::CONT);
@@ -186,6 +195,7 @@ impl ShellRun {
                 () = self.stdout.pump() => {}
                 () = self.stderr.pump() => {}
                 () = grace => {
+                    self.group.send_beyond(Signal::KILL);
                     self.group.send(Signal::KILL);
                     self.phase = Phase::Killed;
                     return;
@@ -204,14 +214,14 @@ impl ShellRun {
     /// Reads both pipes until no member of the group is left.
     async fn until_gone(&mut self, end: ShellEnd, give_up_at: Instant) {
         let mut pause = Duration::from_millis(1);
-        let mut group_gone = self.group.is_gone();
+        let mut group_gone = self.group.clear().await;
         while !group_gone && Instant::now() < give_up_at {
             let _ = timeout(pause, self.pump_both()).await;
             pause = (pause * 2).min(Duration::from_millis(50));
-            group_gone = self.group.is_gone();
+            group_gone = self.group.clear().await;
         }
         if !group_gone {
-            tracing::warn!("members of a killed process group are still there");
+            tracing::warn!("processes of a killed command are still there");
         }
         self.phase = Phase::Gone {
             end,

@@ -1,0 +1,190 @@
+//! The processes of one command wherever they went: also those that left its group.
+//!
+//! A program leaves the group with `setsid`, and its ancestry by forking twice. It is still found by
+//! the mark that every command has in its environment, which children inherit. What is promised, where
+//! there is a `/proc` (elsewhere there is only the group):
+//!
+//! - found: every process that has the mark; every process whose line of parents leads to one, or to
+//!   the shell of the command while that lives; and those that were found once, until they end;
+//! - not found: one that has cleared its environment *and* whose parents are gone, unless it was seen
+//!   before they went; and one that another user runs.
+//!
+//! A child subreaper would not find more. It makes this process the parent of all such orphans, without
+//! saying whose they are, next to children that other parts of the program have started; and it is a
+//! setting of the whole process, which is not a library's to change.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Pid, Signal};
+
+use crate::members;
+
+/// The variable that has the marks of a command, and of those that it was started by, outermost first.
+pub(crate) const MARK: &str = "OFFSHOOT_COMMAND";
+
+/// Longest inherited list of marks: programs that nest deeper lose their outermost marks.
+const MARKS_LIMIT: usize = 1024;
+
+/// What begins every mark of this process: no other one, now or later, has the same.
+pub(crate) fn host_mark() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let pid = std::process::id();
+        let own = i32::try_from(pid).ok().and_then(members::read);
+        format!("{pid}.{}", own.map_or(0, |own| own.started))
+    })
+}
+
+/// The mark of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark(String);
+
+impl Mark {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(format!("{}.{n}", host_mark()))
+    }
+
+    /// The value of the variable.
+    pub(crate) fn value(&self) -> String {
+        match std::env::var(MARK) {
+            Ok(outer) if outer.len() <= MARKS_LIMIT => format!("{outer},{}", self.0),
+            _ => self.0.clone(),
+        }
+    }
+
+    fn is_in(&self, environ: &[u8]) -> bool {
+        let variable = environ.split(|byte| *byte == 0).find_map(|entry| {
+            let value = entry.strip_prefix(MARK.as_bytes())?;
+            value.strip_prefix(b"=")
+        });
+        variable.is_some_and(|marks| {
+            let mut marks = marks.split(|byte| *byte == b',');
+            marks.any(|mark| mark == self.0.as_bytes())
+        })
+    }
+}
+
+/// One process: its number may be given to another one, not with the same start.
+type Identity = (i32, u64);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    mark: Mark,
+    leader: Identity,
+    /// Those that were found once.
+    known: Vec<Identity>,
+}
+
+impl Tree {
+    /// Of the command that `leader` leads.
+    pub(crate) fn new(mark: Mark, leader: Pid) -> Self {
+        let pid = leader.as_raw_nonzero().get();
+        let started = members::read(pid).map_or(0, |leader| leader.started);
+        Self {
+            mark,
+            leader: (pid, started),
+            known: Vec::new(),
+        }
+    }
+
+    /// Looks for the live processes of the command other than its leader.
+    fn find(&mut self) -> Vec<Identity> {
+        let own = std::process::id();
+        let mut all: Vec<_> = members::all()
+            .filter(|process| process.started >= self.leader.1)
+            .filter(|process| process.pid.unsigned_abs() != own)
+            .collect();
+        // Parents before their children, mostly: one pass more for each time a number was wrapped.
+        all.sort_by_key(|process| (process.started, process.pid));
+        let mut found = vec![self.leader];
+        loop {
+            let before = found.len();
+            for process in &all {
+                let identity = (process.pid, process.started);
+                if found.contains(&identity) {
+                    continue;
+                }
+                let belongs = self.known.contains(&identity)
+                    || found.iter().any(|(pid, _)| *pid == process.parent)
+                    || members::environ(process.pid).is_some_and(|it| self.mark.is_in(&it));
+                if belongs {
+                    found.push(identity);
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        let dead = |identity: &Identity| {
+            let process = all.iter().find(|process| process.pid == identity.0);
+            process.is_none_or(|process| process.is_dead())
+        };
+        found.retain(|identity| *identity != self.leader && !dead(identity));
+        self.known.clone_from(&found);
+        found
+    }
+
+    /// Signals every process of the command that is found. Returns how many were.
+    pub(crate) fn signal(&mut self, signal: Signal) -> usize {
+        let found = self.find();
+        for identity in &found {
+            send(*identity, signal);
+        }
+        found.len()
+    }
+}
+
+/// Signals exactly this process, and not one that was given its number.
+#[cfg(target_os = "linux")]
+fn send((pid, started): Identity, signal: Signal) {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    let Some(process) = Pid::from_raw(pid) else {
+        return;
+    };
+    // Looked at after the descriptor was opened: from then on it can only be this process.
+    let opened = pidfd_open(process, PidfdFlags::empty());
+    if members::read(pid).is_none_or(|process| process.started != started) {
+        return;
+    }
+    // The errors left: it has just ended, or may not be signalled and is found again.
+    let _ = match opened {
+        Ok(descriptor) => pidfd_send_signal(&descriptor, signal),
+        // A kernel before 5.3.
+        Err(rustix::io::Errno::NOSYS) => rustix::process::kill_process(process, signal),
+        Err(error) => Err(error),
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send((pid, started): Identity, signal: Signal) {
+    let same = members::read(pid).is_some_and(|process| process.started == started);
+    if let Some(process) = Pid::from_raw(pid).filter(|_| same) {
+        let _ = rustix::process::kill_process(process, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_whole_in_its_variable_only() {
+        let mark = Mark("7.1.2".into());
+        for (environ, found) in [
+            (&b"A=1\0OFFSHOOT_COMMAND=7.1.2\0B=2"[..], true),
+            (b"OFFSHOOT_COMMAND=3.3.3,7.1.2", true),
+            (b"OFFSHOOT_COMMAND=7.1.2,9.9.9\0", true),
+            (b"OFFSHOOT_COMMAND=7.1.23", false),
+            (b"OFFSHOOT_COMMAND=", false),
+            (b"X=OFFSHOOT_COMMAND=7.1.2", false),
+            (b"OFFSHOOT_COMMANDS=7.1.2", false),
+            (b"", false),
+        ] {
+            assert_eq!(mark.is_in(environ), found, "{environ:?}");
+        }
+        assert_ne!(Mark::new().0, Mark::new().0);
+    }
+}
