@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::guardian::{Guardian, Listed};
 use crate::members;
-use crate::tree::{Mark, Tree};
+use crate::tree::{self, Mark, Tree};
 
 // Invariants
 // 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
@@ -111,10 +111,13 @@ impl Group {
         }
     }
 
-    /// Sends `signal` to what has left the group.
-    pub(crate) fn send_beyond(&mut self, signal: Signal) {
-        if let Some(tree) = &mut self.tree {
-            tree.signal(signal);
+    /// Sends `signal` to every member and to what has left the group. The latter is looked for first:
+    /// afterwards its parents may be gone.
+    pub(crate) fn send_to_all(&mut self, signal: Signal) {
+        let beyond = self.tree.as_mut().map(Tree::find);
+        self.send(signal);
+        for identity in beyond.into_iter().flatten() {
+            tree::send(identity, signal);
         }
     }
 
@@ -130,8 +133,11 @@ impl Group {
         static LOOKS: Semaphore = Semaphore::const_new(2);
         let permit = LOOKS.acquire().await;
         let look = spawn_blocking(move || {
-            let found = tree.signal(Signal::KILL);
-            (tree, found)
+            let found = tree.find();
+            for identity in &found {
+                tree::send(*identity, Signal::KILL);
+            }
+            (tree, found.len())
         });
         let looked = look.await;
         drop(permit);
@@ -170,7 +176,6 @@ impl Drop for Group {
         if self.cleared {
             return;
         }
-        self.send(Signal::KILL);
-        self.send_beyond(Signal::KILL);
+        self.send_to_all(Signal::KILL);
     }
 }

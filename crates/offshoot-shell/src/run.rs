@@ -171,8 +171,7 @@ impl ShellRun {
         // What has exited by itself before the request was not stopped by it.
         if matches!(self.phase, Phase::Running) && !self.group.has_exited() {
             self.stopped = true;
-            self.group.send_beyond(Signal::TERM);
-            self.group.send(Signal::TERM);
+            self.group.send_to_all(Signal::TERM);
             // A stopped job (SIGSTOP, SIGTTIN) would sleep through the grace.
             self.group.send(Signal::CONT);
             self.phase = Phase::Stopping {
@@ -195,8 +194,7 @@ impl ShellRun {
                 () = self.stdout.pump() => {}
                 () = self.stderr.pump() => {}
                 () = grace => {
-                    self.group.send_beyond(Signal::KILL);
-                    self.group.send(Signal::KILL);
+                    self.group.send_to_all(Signal::KILL);
                     self.phase = Phase::Killed;
                     return;
                 }

@@ -68,7 +68,7 @@ impl Mark {
 }
 
 /// One process: its number may be given to another one, not with the same start.
-type Identity = (i32, u64);
+pub(crate) type Identity = (i32, u64);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
@@ -90,8 +90,8 @@ impl Tree {
         }
     }
 
-    /// Looks for the live processes of the command other than its leader.
-    fn find(&mut self) -> Vec<Identity> {
+    /// Looks for the live processes of the command that are not in its group.
+    pub(crate) fn find(&mut self) -> Vec<Identity> {
         let own = std::process::id();
         let mut all: Vec<_> = members::all()
             .filter(|process| process.started >= self.leader.1)
@@ -118,28 +118,20 @@ impl Tree {
                 break;
             }
         }
-        let dead = |identity: &Identity| {
+        // What is in the group gets what the group gets, and no second signal.
+        let beyond = |identity: &Identity| {
             let process = all.iter().find(|process| process.pid == identity.0);
-            process.is_none_or(|process| process.is_dead())
+            process.is_some_and(|process| process.group != self.leader.0 && !process.is_dead())
         };
-        found.retain(|identity| *identity != self.leader && !dead(identity));
+        found.retain(beyond);
         self.known.clone_from(&found);
         found
-    }
-
-    /// Signals every process of the command that is found. Returns how many were.
-    pub(crate) fn signal(&mut self, signal: Signal) -> usize {
-        let found = self.find();
-        for identity in &found {
-            send(*identity, signal);
-        }
-        found.len()
     }
 }
 
 /// Signals exactly this process, and not one that was given its number.
 #[cfg(target_os = "linux")]
-fn send((pid, started): Identity, signal: Signal) {
+pub(crate) fn send((pid, started): Identity, signal: Signal) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let Some(process) = Pid::from_raw(pid) else {
         return;
@@ -159,7 +151,7 @@ fn send((pid, started): Identity, signal: Signal) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send((pid, started): Identity, signal: Signal) {
+pub(crate) fn send((pid, started): Identity, signal: Signal) {
     let same = members::read(pid).is_some_and(|process| process.started == started);
     if let Some(process) = Pid::from_raw(pid).filter(|_| same) {
         let _ = rustix::process::kill_process(process, signal);
