@@ -3,7 +3,8 @@
 //! One thread, virtual time. After every step everything that can be seen is compared.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod common;
+mod expected;
+mod step;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,123 +13,23 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::*;
+use expected::Expected;
 use offshoot_core::Scope;
 use offshoot_task::TaskStatus::{Completed, Failed, Killed, Running, Stopping};
 use offshoot_task::*;
 use proptest::prelude::*;
+use step::{Step, step};
 use tokio::sync::oneshot;
 
 const LIMIT: usize = 4;
 const RETAIN: usize = 2;
-const OWNERS: usize = 2;
-
-/// Small numbers choose among what there is.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Start {
-        owner: usize,
-        streams: bool,
-        obeys: bool,
-    },
-    Refuse {
-        owner: usize,
-    },
-    End {
-        task: usize,
-        how: usize,
-    },
-    Kill {
-        by: usize,
-        caller: usize,
-        task: usize,
-    },
-    Write {
-        task: usize,
-        bytes: usize,
-    },
-    Wait {
-        caller: usize,
-        task: usize,
-    },
-    /// Looks at a wait that is under way; keeps what it found.
-    Poll {
-        wait: usize,
-    },
-    /// Goes away with a wait, or with what it found.
-    Drop {
-        wait: usize,
-    },
-    /// Shows what a wait has found.
-    Commit {
-        wait: usize,
-    },
-    Read {
-        caller: usize,
-        task: usize,
-        commit: bool,
-    },
-    Close {
-        owner: usize,
-    },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let n = 0..64usize;
-    let who = 0..OWNERS;
-    prop_oneof![
-        6 => (who.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(owner, streams, obeys)| Step::Start { owner, streams, obeys }),
-        1 => who.clone().prop_map(|owner| Step::Refuse { owner }),
-        5 => (n.clone(), 0..3usize).prop_map(|(task, how)| Step::End { task, how }),
-        3 => (0..2usize, who.clone(), n.clone())
-            .prop_map(|(by, caller, task)| Step::Kill { by, caller, task }),
-        2 => (n.clone(), 1..20usize).prop_map(|(task, bytes)| Step::Write { task, bytes }),
-        4 => (who.clone(), n.clone()).prop_map(|(caller, task)| Step::Wait { caller, task }),
-        4 => n.clone().prop_map(|wait| Step::Poll { wait }),
-        2 => n.clone().prop_map(|wait| Step::Drop { wait }),
-        3 => n.clone().prop_map(|wait| Step::Commit { wait }),
-        3 => (who.clone(), n, any::<bool>())
-            .prop_map(|(caller, task, commit)| Step::Read { caller, task, commit }),
-        1 => who.prop_map(|owner| Step::Close { owner }),
-    ]
-}
-
-/// What a task should look like.
-#[derive(Clone, Debug)]
-struct Expected {
-    id: TaskId,
-    /// Which scope of which owner: a closed owner is followed by another one.
-    owner: (usize, usize),
-    status: TaskStatus,
-    streams: bool,
-    obeys: bool,
-    reported: bool,
-    /// Waits that were polled and not dropped, and what they found.
-    attending: usize,
-    written: u64,
-    read: u64,
-    present: bool,
-    expired: bool,
-    /// Whether observers believe that a notice is due; `None` before the end.
-    due: Option<bool>,
-}
-
-impl Expected {
-    fn is_live(&self) -> bool {
-        self.present && !self.status.is_terminal()
-    }
-
-    fn is_reported(&self) -> bool {
-        self.reported || (self.status.is_terminal() && self.attending > 0)
-    }
-}
+pub(crate) const OWNERS: usize = 2;
 
 type Wait = Pin<Box<dyn Future<Output = Result<Waited, AccessError>>>>;
 
 enum Attending {
     Waiting(Wait),
-    Found(Waited),
+    Found(Box<Waited>),
 }
 
 struct World {
@@ -249,9 +150,9 @@ impl World {
             } => self.start(owner, streams, obeys),
             Step::Refuse { owner } => {
                 let spec = TaskSpec::new("model", "refused");
-                let error = self
-                    .registry
-                    .start(self.scope(owner), spec, |_| failing("no"));
+                let error = self.registry.start(self.scope(owner), spec, |_| {
+                    Err::<std::future::Pending<_>, _>("no".into())
+                });
                 let full = self.live(owner) == LIMIT;
                 let code = if full {
                     "LIMIT_REACHED"
@@ -403,7 +304,7 @@ impl World {
             Box::pin(async move { registry.wait(caller_id, &id, Duration::MAX).await });
         let attending = match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => Attending::Waiting(wait),
-            Poll::Ready(Ok(waited)) => Attending::Found(waited),
+            Poll::Ready(Ok(waited)) => Attending::Found(Box::new(waited)),
             Poll::Ready(Err(error)) => {
                 assert_eq!(Some(error.code()), self.refused(caller, at));
                 return;
@@ -431,7 +332,7 @@ impl World {
             Poll::Ready(waited) => {
                 let waited = waited.unwrap();
                 assert_eq!(waited.snapshot().status, task.status);
-                *attending = Attending::Found(waited);
+                *attending = Attending::Found(Box::new(waited));
             }
         }
     }
