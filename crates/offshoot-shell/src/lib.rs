@@ -21,6 +21,11 @@
 //!
 //! Unix only.
 
+/// The examples of the guide. They are here because the guide ends with shell commands.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tasks.md")]
+struct Guide;
+
 mod command;
 mod env;
 mod group;
