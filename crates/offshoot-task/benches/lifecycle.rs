@@ -7,10 +7,15 @@
     reason = "a program that prints"
 )]
 
+#[path = "common/measure.rs"]
+mod measure;
+
 use std::hint::black_box;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use measure::compare;
 use offshoot_core::Scope;
 use offshoot_task::{TaskConfig, TaskId, TaskOutcome, TaskRegistry, TaskSpec};
 use tokio::runtime::{Builder, Runtime};
@@ -36,49 +41,6 @@ fn two_workers() -> Runtime {
         .enable_all()
         .build()
         .unwrap()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Prints the median of `ours / raw` over interleaved rounds; each closure returns its own time.
-fn compare(
-    name: &str,
-    reach: f64,
-    rounds: usize,
-    per_round: u32,
-    mut raw: impl FnMut() -> Duration,
-    mut ours: impl FnMut() -> Duration,
-) {
-    raw();
-    ours();
-    let (mut ratios, mut raws, mut ourss) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds {
-        // Whoever goes first is alternated.
-        let (a, b) = if round % 2 == 0 {
-            let a = raw();
-            (a, ours())
-        } else {
-            let b = ours();
-            (raw(), b)
-        };
-        ratios.push(b.as_secs_f64() / a.as_secs_f64());
-        raws.push(a.as_secs_f64() * 1e9 / f64::from(per_round));
-        ourss.push(b.as_secs_f64() * 1e9 / f64::from(per_round));
-    }
-    // On a machine that others use, the best rounds say more than the median ones.
-    let best = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
-    println!(
-        "{name:<52} {:>7.0} ns {:>7.0} ns  x {:.2}   best {:>6.0} {:>6.0}  x {:.2}   (reach {reach:.1})",
-        median(raws.clone()),
-        median(ourss.clone()),
-        median(ratios),
-        best(&raws),
-        best(&ourss),
-        best(&ourss) / best(&raws),
-    );
 }
 
 async fn work(suspend: bool) {
@@ -134,6 +96,38 @@ fn one_by_one(runtime: &Runtime, label: &str, suspend: bool, reach: f64, rounds:
                 for _ in 0..N {
                     let id = start(&registry, &owner, suspend);
                     finish(&registry, &owner, &id).await;
+                }
+                begun.elapsed()
+            })
+        },
+    );
+}
+
+/// The same through `spawn`, whose admission and registration are one critical section.
+fn spawned_one_by_one(runtime: &Runtime, rounds: usize) {
+    const N: u32 = 500;
+    let (registry, owner) = registry();
+    compare(
+        "the same through `spawn`: ready, one thread",
+        2.5,
+        rounds,
+        N,
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                for _ in 0..N {
+                    tokio::spawn(work(false)).await.unwrap();
+                }
+                begun.elapsed()
+            })
+        },
+        || {
+            runtime.block_on(async {
+                let begun = Instant::now();
+                for _ in 0..N {
+                    let spec = TaskSpec::new("bench", "one task");
+                    let id = registry.spawn(&owner, spec, async |_| TaskOutcome::completed());
+                    finish(&registry, &owner, &id.unwrap()).await;
                 }
                 begun.elapsed()
             })
@@ -317,6 +311,61 @@ fn waiters(rounds: usize) {
     );
 }
 
+/// The settlement alone: how long until all 1000 are woken. They are polled by hand.
+fn wakes(rounds: usize) {
+    const N: u32 = 1000;
+    let runtime = one_thread();
+    let config = TaskConfig {
+        max_live_per_owner: usize::MAX,
+        retain_finished: 0,
+        ..TaskConfig::default()
+    };
+    let (registry, owner) = (TaskRegistry::new(config), Scope::root("bench"));
+    let mut cx = Context::from_waker(Waker::noop());
+    compare(
+        "one settlement, until 1000 waiters are woken",
+        1.0,
+        rounds,
+        N,
+        || {
+            let notify = Notify::new();
+            let mut all: Vec<_> = (0..N).map(|_| Box::pin(notify.notified())).collect();
+            for one in &mut all {
+                assert!(one.as_mut().poll(&mut cx).is_pending());
+            }
+            let begun = Instant::now();
+            notify.notify_waiters();
+            begun.elapsed()
+        },
+        || {
+            runtime.block_on(async {
+                let end = Arc::new(Notify::new());
+                let ended = Arc::clone(&end);
+                let spec = TaskSpec::new("bench", "one task");
+                let id = registry.spawn(&owner, spec, async move |_| {
+                    ended.notified().await;
+                    TaskOutcome::completed()
+                });
+                let id = id.unwrap();
+                let wait = || Box::pin(registry.wait(owner.id(), &id, Duration::MAX));
+                let mut all: Vec<_> = (0..N).map(|_| wait()).collect();
+                let mut cx = Context::from_waker(Waker::noop());
+                for one in &mut all {
+                    assert!(one.as_mut().poll(&mut cx).is_pending());
+                }
+                tokio::task::yield_now().await;
+                let begun = Instant::now();
+                end.notify_one();
+                // The task runs in this turn of the runtime, and settles.
+                tokio::task::yield_now().await;
+                let elapsed = begun.elapsed();
+                assert_eq!(owner.holds(), 0);
+                elapsed
+            })
+        },
+    );
+}
+
 fn beside_others(rounds: usize) {
     const N: u32 = 2000;
     let runtime = one_thread();
@@ -437,9 +486,11 @@ fn main() {
         1.8,
         rounds,
     );
+    spawned_one_by_one(&one, rounds);
     batch(rounds);
     two_clients(rounds);
     close(rounds);
     waiters(rounds);
+    wakes(rounds);
     beside_others(rounds);
 }
