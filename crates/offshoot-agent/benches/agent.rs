@@ -133,7 +133,8 @@ fn event(seq: u64) -> Arc<StoredEvent> {
         event: Event::InboxInserted {
             target: Target::NextStep,
             wake: true,
-            message: Message::user("a line of text as people write them, not long, not short"),
+            message: Message::user("a line of text as people write them, not long, not short")
+                .into(),
         },
     })
 }

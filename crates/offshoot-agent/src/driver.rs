@@ -161,7 +161,7 @@ impl StepContext {
         self.agent.record_in_step(Event::MessageAssistant {
             turn,
             step,
-            message,
+            message: message.into(),
         })
     }
 
@@ -187,7 +187,10 @@ impl StepContext {
     /// [`SendError`] when the log cannot be written.
     pub fn record_result(&self, result: ToolResultRecord) -> Result<(), SendError> {
         let (turn, step) = (self.key.turn, self.key.step);
-        self.agent
-            .record_in_step(Event::ToolResult { turn, step, result })
+        self.agent.record_in_step(Event::ToolResult {
+            turn,
+            step,
+            result: result.into(),
+        })
     }
 }

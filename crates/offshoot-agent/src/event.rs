@@ -227,7 +227,7 @@ pub enum Event {
         /// Whether it may start a turn.
         wake: bool,
         /// The message.
-        message: Message,
+        message: Arc<Message>,
     },
     /// A message left the inbox for a step of a turn.
     #[serde(rename = "inbox/claimed")]
@@ -279,7 +279,7 @@ pub enum Event {
         /// The step.
         step: u64,
         /// The message.
-        message: Message,
+        message: Arc<Message>,
     },
     /// A model's reply entered the history.
     #[serde(rename = "message/assistant")]
@@ -290,7 +290,7 @@ pub enum Event {
         step: u64,
         /// The reply.
         #[serde(flatten)]
-        message: AssistantMessage,
+        message: Arc<AssistantMessage>,
     },
     /// A tool call was dispatched.
     #[serde(rename = "tool/call")]
@@ -315,7 +315,7 @@ pub enum Event {
         step: u64,
         /// How.
         #[serde(flatten)]
-        result: ToolResultRecord,
+        result: Arc<ToolResultRecord>,
     },
     /// A turn ends.
     #[serde(rename = "turn/end")]

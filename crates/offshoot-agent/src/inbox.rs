@@ -1,6 +1,7 @@
 //! The inbox: two ordered lists of accepted messages. Pure: no clock, no lock, no runtime.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The message.
-    pub message: Message,
+    pub message: Arc<Message>,
     /// Whether it may start a turn.
     pub wake: bool,
     /// The list that it was accepted into.

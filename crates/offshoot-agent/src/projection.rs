@@ -2,6 +2,7 @@
 //! again after a crash.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -16,11 +17,11 @@ use crate::{
 #[non_exhaustive]
 pub enum HistoryItem {
     /// A message to the agent.
-    User(Message),
+    User(Arc<Message>),
     /// A reply of the model.
-    Assistant(AssistantMessage),
+    Assistant(Arc<AssistantMessage>),
     /// The result of one of its calls.
-    ToolResult(ToolResultRecord),
+    ToolResult(Arc<ToolResultRecord>),
 }
 
 /// The turn that has begun and not ended.
@@ -235,7 +236,7 @@ impl Projection {
         self.stopped_by_user = true;
     }
 
-    fn apply_reply(&mut self, message: &AssistantMessage) {
+    fn apply_reply(&mut self, message: &Arc<AssistantMessage>) {
         self.usage += message.usage;
         self.facts.usage += message.usage;
         if let Some(open) = &mut self.open {
@@ -423,7 +424,11 @@ impl Projection {
                 is_error: true,
                 code: Some(code.to_owned()),
             };
-            events.push(Event::ToolResult { turn, step, result });
+            events.push(Event::ToolResult {
+                turn,
+                step,
+                result: result.into(),
+            });
         }
         events.push(Event::StepEnd { turn, step });
         events

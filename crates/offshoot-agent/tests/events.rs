@@ -78,7 +78,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::InboxInserted {
                 target: Target::NextStep,
                 wake: true,
-                message: settled.clone(),
+                message: settled.clone().into(),
             },
             json!({"type": "inbox/inserted", "target": "next_step", "wake": true,
                 "message": shown}),
@@ -87,7 +87,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::InboxInserted {
                 target: Target::NextTurn,
                 wake: false,
-                message: user("m2"),
+                message: user("m2").into(),
             },
             json!({"type": "inbox/inserted", "target": "next_turn", "wake": false,
                 "message": {"id": "m2", "source": {"kind": "user", "generation": 0},
@@ -127,7 +127,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::MessageUser {
                 turn: 1,
                 step: 1,
-                message: settled,
+                message: settled.into(),
             },
             json!({"type": "message/user", "turn": 1, "step": 1, "message": shown}),
         ),
@@ -135,7 +135,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::MessageAssistant {
                 turn: 1,
                 step: 1,
-                message: reply,
+                message: reply.into(),
             },
             json!({"type": "message/assistant", "turn": 1, "step": 1, "text": "hello",
                 "calls": [{"id": "c1", "name": "probe", "args": {}}],
@@ -156,7 +156,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::ToolResult {
                 turn: 1,
                 step: 1,
-                result: support::result_of("c1"),
+                result: support::result_of("c1").into(),
             },
             json!({"type": "tool/result", "turn": 1, "step": 1, "call_id": "c1",
                 "text": "result of c1", "is_error": false}),
@@ -165,12 +165,12 @@ fn vocabulary() -> Vec<(Event, Value)> {
             Event::ToolResult {
                 turn: 1,
                 step: 1,
-                result: ToolResultRecord {
+                result: Arc::new(ToolResultRecord {
                     value: Some(json!({"n": 1.5})),
                     is_error: true,
                     code: Some("ABORTED".into()),
                     ..support::result_of("c1")
-                },
+                }),
             },
             json!({"type": "tool/result", "turn": 1, "step": 1, "call_id": "c1",
                 "text": "result of c1", "value": {"n": 1.5}, "is_error": true,

@@ -266,7 +266,7 @@ async fn content_and_source_are_kept_as_they_were() {
             _ => None,
         })
         .collect();
-    assert_eq!(stored, [odd.clone(), odd]);
+    assert_eq!(stored, [odd.clone().into(), odd.into()]);
     world.finish(agent).await;
 }
 

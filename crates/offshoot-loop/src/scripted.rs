@@ -174,8 +174,8 @@ impl Facts {
                 children: children(projection),
                 tasks: tasks(projection),
                 last_result: projection.last_result().map(str::to_owned),
-                last_notice: notice.map(offshoot_agent::Message::to_text),
-                last_message: users().next().map(offshoot_agent::Message::to_text),
+                last_notice: notice.map(|message| message.to_text()),
+                last_message: users().next().map(|message| message.to_text()),
             }
         })
     }

@@ -209,7 +209,7 @@ impl Agent {
             events.push(Event::InboxInserted {
                 target,
                 wake,
-                message,
+                message: message.into(),
             });
             if placement == Placement::TurnStarted {
                 let arriving = Arriving {

@@ -128,12 +128,12 @@ mod tests {
         Event::MessageAssistant {
             turn: 1,
             step: 1,
-            message: crate::AssistantMessage {
+            message: std::sync::Arc::new(crate::AssistantMessage {
                 text: String::new(),
                 calls: vec![call],
                 finish: crate::Finish::ToolCalls,
                 usage: crate::Usage::default(),
-            },
+            }),
         }
     }
 

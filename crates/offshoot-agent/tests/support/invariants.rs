@@ -139,7 +139,8 @@ impl Reader {
                 let old = self.fates.insert(id.clone(), Fate::Waits);
                 assert_eq!(old, None, "accepted twice {at}");
                 self.list(*target).push_back(id.clone());
-                self.messages.insert(id, (*target, *wake, message.clone()));
+                self.messages
+                    .insert(id, (*target, *wake, Message::clone(message)));
             }
             Event::InboxClaimed {
                 message_id,
@@ -181,7 +182,7 @@ impl Reader {
                 assert_eq!(self.claimed.pop_front(), Some(id.clone()), "order {at}");
                 assert_eq!(
                     self.messages.get(&id).map(|(.., m)| m),
-                    Some(message),
+                    Some(&**message),
                     "{at}"
                 );
                 self.fates.insert(id, Fate::Read);

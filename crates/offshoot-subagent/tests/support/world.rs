@@ -183,7 +183,7 @@ impl World {
             .filter(|record| record.session == *agent)
             .filter_map(|record| match &record.event {
                 Event::InboxInserted { message, .. } if message.source.kind == kind => {
-                    Some(message.clone())
+                    Some(offshoot_agent::Message::clone(message))
                 }
                 _ => None,
             })

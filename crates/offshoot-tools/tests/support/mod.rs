@@ -190,7 +190,7 @@ impl World {
             .filter(|record| record.session == *agent.id())
             .filter_map(|record| match &record.event {
                 Event::InboxInserted { message, .. } if message.source.kind == kind => {
-                    Some(message.clone())
+                    Some(Message::clone(message))
                 }
                 _ => None,
             })
