@@ -30,6 +30,9 @@ pub struct TaskConfig {
     pub output_window: usize,
     /// Whether tasks without an owner may be started (no). Everybody has access to them.
     pub allow_unowned: bool,
+    /// Whether a start is refused when no [`Controller`](crate::Controller) serves its owner (no:
+    /// whoever has the registry is able to look after tasks).
+    pub require_controller: bool,
     /// Where the times that are shown come from.
     pub clock: Arc<dyn WallClock>,
 }
@@ -43,6 +46,7 @@ impl Default for TaskConfig {
             retain_finished: 100,
             output_window: 256 * 1024,
             allow_unowned: false,
+            require_controller: false,
             clock: Arc::new(SystemClock),
         }
     }
@@ -57,6 +61,7 @@ impl fmt::Debug for TaskConfig {
             .field("retain_finished", &self.retain_finished)
             .field("output_window", &self.output_window)
             .field("allow_unowned", &self.allow_unowned)
+            .field("require_controller", &self.require_controller)
             .finish_non_exhaustive()
     }
 }

@@ -50,6 +50,9 @@ impl From<&str> for StarterError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// Nobody who could look after the task is attached, and the settings want somebody.
+    #[error("no task controller serves this owner: attach what can read and stop its tasks first")]
+    NoController,
     /// The kind is not 1 to 32 characters of `[a-z0-9_-]`.
     #[error("invalid task kind `{kind}`")]
     InvalidKind {
@@ -110,6 +113,7 @@ impl StartError {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
+            Self::NoController => "NO_CONTROLLER",
             Self::InvalidKind { .. } => "INVALID_KIND",
             Self::EmptyLabel => "INVALID_LABEL",
             Self::InvalidDeadline => "INVALID_DEADLINE",

@@ -9,6 +9,7 @@ use offshoot_core::{Scope, ScopeId};
 use crate::changes::Changes;
 use crate::config::TaskConfig;
 use crate::context::TaskContext;
+use crate::controller::Controller;
 use crate::error::{AccessError, StartError, StarterError};
 use crate::id::TaskId;
 use crate::kind::TaskKind;
@@ -343,6 +344,17 @@ impl TaskRegistry {
     /// Registers an observer, which is told of every change from now on until the handle is dropped.
     pub fn observe(&self, observer: Arc<dyn TaskObserver>) -> ObserverHandle {
         self.shared.observe(observer)
+    }
+
+    /// Says that somebody can look after every task, until the [`Controller`] is dropped.
+    pub fn attach_controller(&self) -> Controller {
+        self.shared.attach_controller(None)
+    }
+
+    /// Says that somebody can look after the tasks of `scope` and of the scopes within it, until the
+    /// [`Controller`] is dropped.
+    pub fn attach_controller_within(&self, scope: &Scope) -> Controller {
+        self.shared.attach_controller(Some(scope.id()))
     }
 
     /// Says when something changes among the tasks that `owner` has access to, without saying what.

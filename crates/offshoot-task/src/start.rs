@@ -235,6 +235,7 @@ impl Shared {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
+        self.check_controller(scope)?;
         let checked = spec.check(self.config.output_window)?;
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let prepared = self.prepare(scope, checked, &runtime, starter)?;
@@ -302,6 +303,7 @@ impl Shared {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
+        self.check_controller(scope)?;
         let spec = spec.check(self.config.output_window)?;
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let (deadline, aborts) = (spec.deadline, self.aborts());

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::changes::{Watched, Watches};
+use crate::controller::Controllers;
 use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::kinds::{CounterMap, Kinds};
@@ -45,6 +46,7 @@ pub(crate) struct Table {
     pub(crate) observers: Option<Observers>,
     pub(crate) next_observer: u64,
     pub(crate) watches: Watches,
+    pub(crate) controllers: Controllers,
     pub(crate) sequence: u64,
     pub(crate) retain: usize,
     pub(crate) closing: bool,
