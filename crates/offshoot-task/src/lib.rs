@@ -36,6 +36,7 @@ mod controller;
 mod drive;
 mod error;
 mod id;
+mod index;
 #[cfg(test)]
 mod interleavings;
 mod kind;

@@ -34,7 +34,7 @@ impl TaskProgress {
 /// The last progress of a task, and what was promised.
 #[derive(Debug)]
 pub(crate) struct Report {
-    last: Option<TaskProgress>,
+    last: Option<Arc<TaskProgress>>,
     at: Instant,
     /// How often the producer has promised to report.
     promised: Option<Duration>,
@@ -48,11 +48,11 @@ impl Report {
     }
 
     pub(crate) fn note(&mut self, progress: TaskProgress, at: Instant) {
-        self.last = Some(progress);
+        self.last = Some(Arc::new(progress));
         self.at = at;
     }
 
-    pub(crate) fn shown(&self) -> Option<TaskProgress> {
+    pub(crate) fn shown(&self) -> Option<Arc<TaskProgress>> {
         self.last.clone()
     }
 

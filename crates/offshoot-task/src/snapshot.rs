@@ -52,7 +52,7 @@ pub struct TaskSnapshot {
     /// with the record.
     pub overflow: Option<Arc<Path>>,
     /// How far it is, by its own account; `None` before it has said so.
-    pub progress: Option<TaskProgress>,
+    pub progress: Option<Arc<TaskProgress>>,
     /// Whether it has promised progress and is silent for longer than that. Never true of a task
     /// that has ended.
     pub stalled: bool,
