@@ -79,8 +79,9 @@ impl Watched {
 /// [`list`](crate::TaskRegistry::list).
 ///
 /// A change is whatever an observer would be told, a claim that was taken or given back, and
-/// progress; the growth of an output is none (see [`OutputBuffer::grown_past`]). Any number of
-/// changes between two looks is one. A version may come without a difference that can be seen.
+/// progress. The growth of an output is none (see [`OutputBuffer::grown_past`]), nor is time that
+/// passes: a stall shows when somebody looks. Any number of changes between two looks is one. A
+/// version may come without a difference that can be seen.
 ///
 /// [`OutputBuffer::grown_past`]: crate::OutputBuffer::grown_past
 ///
