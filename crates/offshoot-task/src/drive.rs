@@ -103,7 +103,7 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
         };
         let aborts = shared.aborts();
         let called = std::mem::replace(this.aborts, aborts) != aborts;
-        let outcome = if called && shared.is_aborting(this.job.key) {
+        let outcome = if called && shared.is_given_up(this.job.key) {
             aborted()
         } else {
             match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
@@ -130,12 +130,19 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
 }
 
 impl Shared {
-    /// Takes the waker of a task's driver. True when the task was aborted before.
+    /// Whether nobody wants the work of a task any more: it was aborted, or settled without it.
+    fn is_given_up(&self, key: Key) -> bool {
+        let table = self.table();
+        let live = table.records.get(key).and_then(|record| record.live());
+        live.is_none_or(|live| live.aborting)
+    }
+
+    /// Takes the waker of a task's driver. True when nobody wants the work any more.
     fn attach(&self, key: Key, waker: &Waker) -> bool {
         let mut table = self.table();
         let record = table.records.get_mut(key);
         let Some(live) = record.and_then(|record| record.live_mut()) else {
-            return false;
+            return true;
         };
         if !live.aborting {
             live.driver = Some(waker.clone());

@@ -91,6 +91,32 @@ async fn deaf_tasks_are_aborted_after_one_grace_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_of_a_task_that_was_given_up_is_dropped_when_it_lets_go_of_its_thread() {
+    // The blocked poll is the first one, or a later one.
+    for polls_before in [0, 1] {
+        let (registry, owner) =
+            fixture_with(|config| config.teardown_grace = Duration::from_millis(1));
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let (at_work, begun) = tokio::sync::oneshot::channel();
+        let (held, dropped) = tokio::sync::oneshot::channel::<()>();
+        start(&registry, &owner, async move {
+            let _held = held;
+            for _ in 0..polls_before {
+                tokio::task::yield_now().await;
+            }
+            at_work.send(()).unwrap();
+            let _ = blocked.recv();
+            std::future::pending().await
+        });
+        begun.await.unwrap();
+        assert!(owner.close().await.is_clean());
+        drop(release);
+        // Completes when the other end is dropped.
+        assert!(dropped.await.is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_blocks_its_thread_cannot_hold_up_the_closing() {
     let (registry, owner) = fixture_with(|config| config.teardown_grace = Duration::from_millis(1));
     let details = Arc::new(std::sync::Mutex::new(Vec::new()));
