@@ -1,6 +1,6 @@
 //! What the values of a configuration say about each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::children::{AVAILABLE, SubagentConfig, ToolFilter};
 use super::error::ConfigErrorKind;
@@ -8,6 +8,9 @@ use super::{BUILT_IN_TOOLS, Config};
 
 /// The longest name that every model's interface takes.
 const MAX_TOOL_NAME: usize = 64;
+
+/// The built-in tool that a configuration can switch off.
+const BASH: &str = "bash";
 
 /// A fault whose source is not known yet: the latest that sets any of the keys.
 #[derive(Debug)]
@@ -35,7 +38,8 @@ impl Fault {
     }
 }
 
-pub(super) fn config(config: &Config) -> Result<(), Fault> {
+/// Checks a configuration for a program that adds these tools of its own.
+pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault> {
     waits(config)?;
     let providers = providers(config)?;
     let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
@@ -50,8 +54,14 @@ pub(super) fn config(config: &Config) -> Result<(), Fault> {
             return Err(Fault::contradiction(vec![key], what));
         }
         provider(entry, &providers, &place)?;
+    }
+    let own_tools = own_tools.iter().map(String::as_str);
+    let tools: BTreeSet<&str> = tools.into_keys().chain(own_tools).collect();
+    for (i, entry) in config.subagent.iter().enumerate() {
         if let Some(filter) = &entry.tool_filter {
-            tool_filter(filter, &format!("{place}.tool_filter"))?;
+            let place = format!("subagent[{i}].tool_filter");
+            tool_filter(filter, &place)?;
+            filtered_tools(filter, &place, &tools, config.tools.bash.enabled)?;
         }
     }
     Ok(())
@@ -153,4 +163,48 @@ fn tool_filter(filter: &ToolFilter, place: &str) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// What a filter names is there, and is not both allowed and denied: a mistyped name would let a child
+/// have what it was to be kept from.
+fn filtered_tools(
+    filter: &ToolFilter,
+    place: &str,
+    tools: &BTreeSet<&str>,
+    has_bash: bool,
+) -> Result<(), Fault> {
+    for (key, list) in [("allow", &filter.allow), ("deny", &filter.deny)] {
+        for (i, name) in list.iter().flatten().enumerate() {
+            let what = if name == BASH && !has_bash {
+                format!("there is no tool `{name}`: tools.bash.enabled is false")
+            } else if !tools.contains(name.as_str()) {
+                let known: Vec<String> = tools
+                    .iter()
+                    .filter(|tool| has_bash || **tool != BASH)
+                    .map(|tool| format!("`{tool}`"))
+                    .collect();
+                format!(
+                    "unknown tool `{name}`, expected one of {}",
+                    known.join(", ")
+                )
+            } else {
+                continue;
+            };
+            return Err(Fault {
+                kind: ConfigErrorKind::UnknownTool,
+                keys: vec![format!("{place}.{key}[{i}]")],
+                what,
+            });
+        }
+    }
+    let allowed = filter.allow.as_deref().unwrap_or_default();
+    let denied = filter.deny.iter().flatten();
+    match denied.enumerate().find(|(_, name)| allowed.contains(name)) {
+        None => Ok(()),
+        Some((i, name)) => {
+            let what = format!("`{name}` is in allow and in deny, expected it in one of them");
+            let key = format!("{place}.deny[{i}]");
+            Err(Fault::contradiction(vec![key], what))
+        }
+    }
 }

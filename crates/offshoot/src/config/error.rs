@@ -21,6 +21,8 @@ pub enum ConfigErrorKind {
     Contradiction,
     /// A provider that nothing defines.
     UnknownProvider,
+    /// A tool that is not there, in a tool filter.
+    UnknownTool,
     /// A provider that is used and that this build does not have.
     UnavailableProvider,
 }
@@ -77,6 +79,7 @@ impl ConfigError {
             ConfigErrorKind::Value => "CONFIG_VALUE",
             ConfigErrorKind::Contradiction => "CONFIG_CONTRADICTION",
             ConfigErrorKind::UnknownProvider => "CONFIG_UNKNOWN_PROVIDER",
+            ConfigErrorKind::UnknownTool => "CONFIG_UNKNOWN_TOOL",
             ConfigErrorKind::UnavailableProvider => "CONFIG_UNAVAILABLE_PROVIDER",
         }
     }

@@ -39,12 +39,22 @@ const TOML_NAMES: [(&str, &str); 5] = [
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "sources do nothing until `build` is called"]
-pub struct ConfigLayers(Vec<Source>);
+pub struct ConfigLayers {
+    sources: Vec<Source>,
+    own_tools: Vec<String>,
+}
 
 impl ConfigLayers {
     /// The defaults alone.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Says that the program adds a tool of this name to the built-in ones, so that a tool filter may
+    /// name it.
+    pub fn tool(mut self, name: impl Into<String>) -> Self {
+        self.own_tools.push(name.into());
+        self
     }
 
     /// Adds a TOML file.
@@ -99,7 +109,7 @@ impl ConfigLayers {
 
     fn with(mut self, origin: &str, prefix: &'static str, change: Change) -> Self {
         let origin = origin.to_owned();
-        self.0.push(Source {
+        self.sources.push(Source {
             origin,
             prefix,
             change,
@@ -123,7 +133,8 @@ impl ConfigLayers {
             let keys = [error.path().to_string()];
             self.error(ConfigErrorKind::Value, &keys, &what)
         })?;
-        check::config(&config).map_err(|f| self.error(f.kind, &f.keys, &f.what))?;
+        check::config(&config, &self.own_tools)
+            .map_err(|f| self.error(f.kind, &f.keys, &f.what))?;
         Ok(config)
     }
 
@@ -150,7 +161,7 @@ impl ConfigLayers {
     fn merged(&self) -> Result<Value, ConfigError> {
         let mut value = serde_json::to_value(Config::default())
             .map_err(|error| ConfigError::new(ConfigErrorKind::Value, "the defaults", "", error))?;
-        for source in &self.0 {
+        for source in &self.sources {
             source.apply(&mut value)?;
         }
         // `serde` would take an array for a struct.
@@ -176,7 +187,7 @@ impl ConfigLayers {
     /// A fault of these keys: it is at the one that the latest source with any of them says.
     fn error(&self, kind: ConfigErrorKind, keys: &[String], what: &str) -> ConfigError {
         let mut best: Option<(usize, &Source, &str)> = None;
-        'sources: for source in self.0.iter().rev() {
+        'sources: for source in self.sources.iter().rev() {
             for key in keys {
                 let plain = key.replace('[', ".").replace(']', "");
                 let path: Vec<&str> = plain.split('.').collect();

@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use super::error::{ConfigError, ConfigErrorKind};
 
+/// What an override that was meant as JSON is told.
+const HINT: &str = "; the value is not TOML, which has arrays of tables as [{ key = \"text\" }]";
+
 /// What one source says.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -35,7 +38,21 @@ impl Source {
             "."
         };
         let key = format!("{}{dot}{key}", self.prefix);
-        ConfigError::new(kind, &self.origin, key, what)
+        let hint = match self.is_text_in_brackets() {
+            true => HINT,
+            false => "",
+        };
+        ConfigError::new(kind, &self.origin, key, format_args!("{what}{hint}"))
+    }
+
+    /// Whether this is an override that looks like an array or a table and was not TOML, so that it
+    /// became a text.
+    fn is_text_in_brackets(&self) -> bool {
+        let Change::Set { value, .. } = &self.change else {
+            return false;
+        };
+        let text = value.as_str().unwrap_or_default();
+        text.starts_with(['[', '{'])
     }
 
     /// Lays this source over `base`.

@@ -176,6 +176,12 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[[subagent]]\ntool_filter = { deny = [\"bash\"], allow = [] }",
         "[[subagent]]\ntool_filter = { deny = \"bash\" }",
         "[[subagent]]\ntool_filter = { deny = [\"bash\", \"\"] }",
+        "[[subagent]]\ntool_filter = { deny = [\"bash\", \"bsah\"] }",
+        "[[subagent]]\ntool_filter = { allow = [\"Bash\"] }",
+        "[[subagent]]\ntool_filter = { allow = [\"ask\", \"bash\"] }\n[[subagent]]\ntool_name = \"ask\"",
+        "[[subagent]]\ntool_filter = { allow = [\"bash\", \"task_list\"], deny = [\"task_list\"] }",
+        "[tools.bash]\nenabled = false\n[[subagent]]\ntool_filter = { deny = [\"bash\"] }",
+        "[tools.bash]\nenabled = false\n[[subagent]]\ntool_filter = { deny = [\"x\"] }",
         "[[acp]]\nname = \"peer\"",
         "[[acp]]\nname = \" \"\ncommand = \"a\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\npermission = \"ask\"",
@@ -242,6 +248,30 @@ fn each_fault_names_the_source_that_made_it() {
             shown(set("limits=1").and_then(|l| l.build())),
         ),
         (
+            "--set, JSON for an array",
+            shown(set(r#"subagent=[{"tool_name":"z"}]"#).and_then(|l| l.build())),
+        ),
+        (
+            "--set, JSON for a table",
+            shown(set(r#"limits={"max_depth":2}"#).and_then(|l| l.build())),
+        ),
+        (
+            "--set, TOML for an array",
+            shown(set(r#"subagent=[{ tool_name = "z" }]"#).and_then(|l| l.build())),
+        ),
+        (
+            "--set, a text in brackets",
+            shown(set("subagent.0.persona=[terse]").and_then(|l| l.build())),
+        ),
+        (
+            "--set, a tool that a filter names",
+            shown(
+                set("subagent.0.tool_filter={ deny = [\"bash\"] }")
+                    .and_then(|l| l.set("tools.bash.enabled=false"))
+                    .and_then(|l| l.build()),
+            ),
+        ),
+        (
             "--set, unknown table",
             shown(set("limit.max_depth=1").and_then(|l| l.build())),
         ),
@@ -293,4 +323,13 @@ fn a_provider_that_is_used_and_not_in_this_build_is_named() {
     );
     let unused = layers.set("subagent.0.provider=fork").expect("an override");
     assert_eq!(shown(unused.build_available()), "accepted");
+}
+
+#[test]
+fn a_filter_may_name_a_tool_that_the_program_adds() {
+    let text = "[[subagent]]\ntool_filter = { allow = [\"render\"] }";
+    let layers = ConfigLayers::new().toml("f.toml", text).expect("TOML");
+    let error = layers.build().expect_err("an unknown tool");
+    assert_eq!(error.code(), "CONFIG_UNKNOWN_TOOL");
+    assert!(layers.tool("render").build().is_ok());
 }
