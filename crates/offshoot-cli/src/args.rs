@@ -1,6 +1,7 @@
 //! What the program may be asked: its commands and options.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,9 +10,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::fault::Fault;
 
+/// The end of each help.
+const EXIT_CODES: &str = "Exit codes: 0 done (the root's run completed); 1 not done (error, refusal, token or step limit, aborted, timeout); 2 bad usage, configuration or script";
+
 /// Delegation that can be trusted, for any agent program.
 #[derive(Debug, Parser)]
-#[command(name = "offshoot", version, disable_help_subcommand = true)]
+#[command(name = "offshoot", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,16 +25,20 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show delegation at work in the current folder: no key, no network
+    #[command(after_help = EXIT_CODES)]
     Demo(DemoArgs),
     /// Run one root agent until it is at rest
+    #[command(after_help = EXIT_CODES)]
     Run(RunArgs),
     /// Show the tools that a model sees, with their schemas
+    #[command(after_help = EXIT_CODES)]
     Tools(ToolsArgs),
     /// Show the tree of stored sessions
+    #[command(after_help = EXIT_CODES)]
     Sessions(SessionsArgs),
-    /// Serve the tools over MCP
+    /// Serve the tools over MCP (not in this build yet)
     Mcp(McpArgs),
-    /// Be an ACP agent on stdio
+    /// Be an ACP agent on stdio (not in this build yet)
     Acp(AcpArgs),
     /// What was asked has been answered: the help or the version
     #[command(skip)]
@@ -52,7 +60,8 @@ pub(crate) struct ConfigArgs {
     /// A configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Set one key of the configuration, for example limits.max_depth=2
+    /// Set one key of the configuration; the value is TOML, or else a text, for example
+    /// limits.max_depth=2 or subagent='[{ tool_name = "ask" }]'
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -64,10 +73,10 @@ pub(crate) struct RunArgs {
     /// Play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// Ask this model
+    /// Ask this model (not in this build yet)
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// Where the model is
+    /// Where the model is (not in this build yet)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     #[command(flatten)]
@@ -85,10 +94,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Close everything after so long and fail
-    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<Duration>,
     /// Stop what still lives so long after the root agent became idle
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) linger: Option<Duration>,
     /// Run shell commands in this folder
     #[arg(long, value_name = "DIR")]
@@ -98,9 +107,13 @@ pub(crate) struct RunArgs {
 /// A form in which tools are shown to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
+    /// As an MCP server lists them
     Mcp,
+    /// Not in this build yet
     OpenaiStrict,
+    /// Not in this build yet
     Anthropic,
+    /// Not in this build yet
     Gemini,
 }
 
@@ -174,9 +187,14 @@ fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Fault
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            // A closed stdout is nobody's fault here.
-            let _ = error.print();
-            Ok(Command::Done)
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            match printed {
+                // A closed stdout is nobody's fault here.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    Err(anyhow::Error::new(error).context("stdout").into())
+                }
+                _ => Ok(Command::Done),
+            }
         }
         Err(error) => Err(Fault::usage(one_line(&error))),
     }
@@ -192,8 +210,15 @@ fn one_line(error: &clap::Error) -> String {
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-    let problem = lines.map(str::trim).filter(|line| !line.is_empty());
-    let problem = problem.collect::<Vec<_>>().join(" ");
+    let mut problem = String::new();
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        problem.push_str(match (problem.is_empty(), line.starts_with("tip: ")) {
+            (true, _) => "",
+            (false, true) => "; ",
+            (false, false) => " ",
+        });
+        problem.push_str(line);
+    }
     let problem = problem.strip_prefix("error: ").unwrap_or(&problem);
     format!("{problem} (see `offshoot --help`)")
 }
@@ -209,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_one_line_that_names_the_problem() {
-        let cases: [(&[&str], &str); 6] = [
+        let cases: [(&[&str], &str); 8] = [
             (&[], "expected a command: demo, run"),
             (&["run", "--frob"], "unexpected argument '--frob' found"),
             (
@@ -220,7 +245,18 @@ mod tests {
                 &["run", "--timeout", "0"],
                 "invalid value '0' for '--timeout <SECONDS>': expected more than 0 seconds",
             ),
-            (&["run", "--linger", "-1"], "unexpected argument '-1' found"),
+            (
+                &["run", "-1"],
+                "unexpected argument '-1' found; tip: to pass '-1' as a value, use '-- -1' (see",
+            ),
+            (
+                &["run", "--jsn"],
+                "unexpected argument '--jsn' found; tip: a similar argument exists: '--json' (see",
+            ),
+            (
+                &["run", "--linger", "-1"],
+                "invalid value '-1' for '--linger <SECONDS>': expected a number of seconds, not `-1` (see",
+            ),
             (
                 &["run", "--linger=soon"],
                 "invalid value 'soon' for '--linger <SECONDS>': expected a number of seconds, not `soon`",

@@ -215,7 +215,8 @@ impl Run {
         rest::close(&host, &root, &self.plan.config).await;
         drop(observers);
         let wall = self.began.elapsed();
-        let record = result::record(&host, &root, end, stopped, self.unasked.take(), wall);
+        let unasked = self.unasked.take();
+        let record = result::record(&host, &root, end, limits, stopped, unasked, wall);
         self.answer(end, &record)
     }
 

@@ -18,6 +18,11 @@ pub(crate) fn script(path: &Path) -> Result<Script, Fault> {
             "{name}: cannot be read: {error}; expected a script (JSON)"
         ))
     })?;
+    if text.trim().is_empty() {
+        return Err(Fault::usage(format_args!(
+            "{name}: the file is empty; expected a script (JSON)"
+        )));
+    }
     Script::parse(&text, &name).map_err(Fault::usage)
 }
 

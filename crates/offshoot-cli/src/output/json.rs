@@ -11,6 +11,8 @@ use offshoot::agent::EventRecord;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::{plain, terminal};
+
 enum Order {
     Line(Vec<u8>),
     /// Answer when everything before is out.
@@ -37,15 +39,16 @@ pub(crate) struct JsonLines {
     sender: Sender<Order>,
     broken: Arc<Broken>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    for_terminal: bool,
 }
 
 impl JsonLines {
     /// Lines on stdout.
     pub(crate) fn stdout() -> std::io::Result<Self> {
-        Self::to(std::io::stdout())
+        Self::to(std::io::stdout(), terminal::is_stdout())
     }
 
-    fn to(out: impl Write + Send + 'static) -> std::io::Result<Self> {
+    fn to(out: impl Write + Send + 'static, for_terminal: bool) -> std::io::Result<Self> {
         let (sender, orders) = channel();
         let broken = Arc::new(Broken::default());
         let seen = Arc::clone(&broken);
@@ -61,6 +64,7 @@ impl JsonLines {
             sender,
             broken,
             writer: Mutex::new(Some(writer)),
+            for_terminal,
         })
     }
 
@@ -81,6 +85,9 @@ impl JsonLines {
     pub(crate) fn line(&self, value: &impl Serialize) {
         match serde_json::to_vec(value) {
             Ok(mut line) => {
+                if self.for_terminal {
+                    line = plain::plain_json(&line).into_owned();
+                }
                 line.push(b'\n');
                 // The writer is gone only when stdout is; `broken` says so.
                 let _ = self.sender.send(Order::Line(line));
@@ -185,7 +192,7 @@ mod tests {
     #[test]
     fn every_line_is_out_in_order_when_it_is_finished() {
         let out = Shared::default();
-        let lines = JsonLines::to(out.clone()).expect("a thread");
+        let lines = JsonLines::to(out.clone(), false).expect("a thread");
         for n in 0..1000 {
             lines.line(&n);
         }
@@ -197,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_end_is_told_once_something_was_written() {
-        let lines = JsonLines::to(Closed).expect("a thread");
+        let lines = JsonLines::to(Closed, false).expect("a thread");
         lines.line(&1);
         lines.broken().await;
         lines.line(&2);

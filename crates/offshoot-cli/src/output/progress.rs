@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use offshoot::agent::{EventObserver, EventRecord};
 
+use super::plain::plain;
 use super::terminal;
 use super::tree::{Frame, Tree};
 
@@ -93,6 +94,7 @@ impl Progress {
     pub(crate) fn finish(self) {
         let _ = self.sender.send(Order::Finish);
         let _ = self.thread.join();
+        super::gap();
     }
 }
 
@@ -160,7 +162,7 @@ impl Screen {
         if self.lines > 0 {
             let _ = write!(out, "\x1b[{}A\r\x1b[J", self.lines);
         }
-        let _ = writeln!(out, "offshoot: {line}");
+        let _ = writeln!(out, "offshoot: {}", plain(line));
         self.lines = 0;
     }
 

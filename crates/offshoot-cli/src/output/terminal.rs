@@ -1,12 +1,17 @@
-//! What is known of the terminal behind stderr.
+//! What is known of the terminals behind stdout and stderr.
 
-use std::io::{IsTerminal as _, stderr};
+use std::io::{IsTerminal as _, stderr, stdout};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 
 /// Whether stderr is shown to a person.
 pub(crate) fn is_stderr() -> bool {
     stderr().is_terminal()
+}
+
+/// Whether stdout is shown to a person.
+pub(crate) fn is_stdout() -> bool {
+    stdout().is_terminal()
 }
 
 /// Whether lines can be redrawn in place.

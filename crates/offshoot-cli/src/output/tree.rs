@@ -2,12 +2,15 @@
 //!
 //! Pure: it is told events and moments, and makes lines. It knows neither terminal nor clock.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use offshoot::agent::{Event, EventRecord, Extension, Status};
-use offshoot::core::text::one_line;
+use offshoot::core::text;
 use serde_json::Value;
+
+use super::plain::plain;
 
 /// The longest piece of somebody else's text in a row, in bytes.
 const MAX_TEXT: usize = 120;
@@ -96,7 +99,7 @@ impl Tree {
             (Event::SessionStart(start), _) => {
                 let parent = start.parent.as_ref().map(|id| id.as_str());
                 let parent = parent.and_then(|id| self.index.get(id).copied());
-                let name = one_line(&record.label, MAX_TEXT);
+                let name = one_line(&record.label);
                 self.begin(
                     session.to_owned(),
                     name,
@@ -119,7 +122,7 @@ impl Tree {
             (Event::MessageAssistant { message, .. }, Some(row))
                 if !message.text.trim().is_empty() =>
             {
-                let said = one_line(message.text.trim(), MAX_TEXT);
+                let said = one_line(&message.text);
                 lines.push(format!("{}: says {said}", self.prefix(row, now)));
                 self.rows[row].note = Some(said);
             }
@@ -145,7 +148,7 @@ impl Tree {
         match (event.kind.as_str(), task) {
             ("task/started", Some((id, key))) => {
                 let label = event.field("label").unwrap_or_default();
-                let name = format!("{id} {}", one_line(label, MAX_TEXT));
+                let name = format!("{id} {}", one_line(label));
                 let row = self.begin(key, name, Some(agent), State::TaskRunning, now);
                 self.tell(row, now, lines);
             }
@@ -158,7 +161,7 @@ impl Tree {
             ("task/settled", Some((_, key))) => {
                 if let Some(row) = self.index.get(&key).copied() {
                     let status = event.field("status").unwrap_or("ended").to_owned();
-                    let detail = event.field("detail").map(|text| one_line(text, MAX_TEXT));
+                    let detail = event.field("detail").map(one_line);
                     self.end(row, State::TaskEnded(status, detail), now);
                     self.tell(row, now, lines);
                 }
@@ -291,30 +294,22 @@ impl Tree {
         }
     }
 
-    /// The whole tree as lines that fit the frame.
+    /// The tree as lines that fit the frame: all of it, or what is most worth seeing.
     pub(super) fn draw(&self, frame: Frame, now: Instant) -> Vec<String> {
+        let room = frame.rows.saturating_sub(2).max(1);
+        let shown = match self.rows.len() > room {
+            true => self.choose(room.saturating_sub(1)),
+            false => vec![true; self.rows.len()],
+        };
+        let hidden = shown.iter().filter(|shown| !**shown).count();
         let mut order = Vec::new();
         for (row, _) in self
             .rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| row.parent.is_none())
+            .filter(|(at, row)| row.parent.is_none() && shown[*at])
         {
-            self.walk(row, String::new(), String::new(), &mut order);
-        }
-        let room = frame.rows.saturating_sub(2).max(1);
-        let mut hidden = 0;
-        if order.len() > room {
-            // What has ended goes first, then what comes last.
-            let room = room.saturating_sub(1);
-            let mut surplus = order.len() - room;
-            hidden = surplus;
-            order.retain(|(row, _)| {
-                let goes = surplus > 0 && self.rows[*row].ended.is_some();
-                surplus -= usize::from(goes);
-                !goes
-            });
-            order.truncate(room);
+            self.walk(row, String::new(), String::new(), &shown, &mut order);
         }
         let widest = order
             .iter()
@@ -332,9 +327,44 @@ impl Tree {
         lines
     }
 
-    fn walk(&self, row: usize, branch: String, below: String, order: &mut Vec<(usize, String)>) {
+    /// Which rows are shown when there is room for so many: what works before what waits before what
+    /// has ended, the newest first, each with what it is below of.
+    fn choose(&self, room: usize) -> Vec<bool> {
+        let mut ranked: Vec<usize> = (0..self.rows.len()).collect();
+        ranked.sort_by_key(|at| {
+            let row = &self.rows[*at];
+            let rank = match row.state {
+                _ if row.ended.is_some() => 2,
+                State::Agent(Status::Running) | State::TaskRunning | State::TaskStopping => 0,
+                _ => 1,
+            };
+            (rank, Reverse(row.began), Reverse(*at))
+        });
+        let mut shown = vec![false; self.rows.len()];
+        let mut left = room;
+        for row in ranked {
+            let path: Vec<usize> = std::iter::successors(Some(row), |at| self.rows[*at].parent)
+                .take_while(|at| !shown[*at])
+                .collect();
+            if path.len() <= left {
+                left -= path.len();
+                path.into_iter().for_each(|at| shown[at] = true);
+            }
+        }
+        shown
+    }
+
+    fn walk(
+        &self,
+        row: usize,
+        branch: String,
+        below: String,
+        shown: &[bool],
+        order: &mut Vec<(usize, String)>,
+    ) {
         order.push((row, branch));
-        let children = &self.rows[row].below;
+        let children = self.rows[row].below.iter().filter(|at| shown[**at]);
+        let children: Vec<usize> = children.copied().collect();
         for (at, child) in children.iter().enumerate() {
             let (here, on) = match at + 1 == children.len() {
                 true => ("└─ ", "   "),
@@ -344,6 +374,7 @@ impl Tree {
                 *child,
                 format!("{below}{here}"),
                 format!("{below}{on}"),
+                shown,
                 order,
             );
         }
@@ -389,9 +420,14 @@ fn call(name: &str, args: &Value) -> String {
         .iter()
         .find_map(|key| args.get(key).and_then(Value::as_str));
     match about {
-        Some(about) => format!("{name}: {}", one_line(about, MAX_TEXT)),
+        Some(about) => format!("{name}: {}", one_line(about)),
         None => name.to_owned(),
     }
+}
+
+/// Somebody else's text as one line that a terminal may be given.
+fn one_line(text: &str) -> String {
+    text::one_line(&plain(text), MAX_TEXT)
 }
 
 /// At most `columns` characters; what is cut off is marked.

@@ -7,9 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot::agent::{
-    Agent, AgentId, CancelCause, Event, Message, Pending, SendError, Target as InboxTarget,
-};
+use offshoot::agent::{Agent, CancelCause, Message, Pending, SendError};
 use offshoot::driver::Facts;
 use offshoot::driver::script::{InputMode, Target, placeholders};
 use offshoot::subagent::{Authority, Verb};
@@ -130,59 +128,15 @@ impl Host {
         };
         let (host, busy) = (Arc::clone(self), self.busy());
         tokio::spawn(async move {
-            let delivered = match verb {
-                Verb::Inject => host.leave(&child.id, message).await,
-                _ => host.resume(&child.id, message, verb).await,
-            };
-            if let Err(reason) = delivered {
-                host.refused(index, &reason);
+            // A quiet message resumes nobody: the service refuses it when the child has settled.
+            let subagents = host.runtime().subagents();
+            let sent = subagents.deliver(Authority::Host, &child.id, message, verb);
+            if let Err(error) = sent.await {
+                host.refused(index, &error.to_string());
             }
             drop(busy);
         });
         Ok(())
-    }
-
-    async fn resume(&self, child: &AgentId, message: Message, verb: Verb) -> Result<(), String> {
-        let subagents = self.runtime().subagents();
-        let sent = subagents
-            .deliver(Authority::Host, child, message, verb)
-            .await;
-        sent.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// A quiet message resumes nobody: it waits in the session for the next residency.
-    async fn leave(&self, child: &AgentId, message: Message) -> Result<(), String> {
-        let host = self.runtime().host();
-        while let Some(agent) = host.agents.get(child) {
-            match agent.inject(message.clone()) {
-                Ok(_) => return Ok(()),
-                Err(SendError::Closing | SendError::Closed) => {
-                    agent.close(Pending::Keep).await;
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        let mut one_shot = false;
-        let amended = host.amend(child, |projection| {
-            let mode = projection.start().and_then(|start| start.extra("mode"));
-            one_shot = mode == Some("one-shot");
-            if one_shot {
-                return Vec::new();
-            }
-            vec![Event::InboxInserted {
-                target: InboxTarget::NextStep,
-                wake: false,
-                message,
-            }]
-        });
-        match amended {
-            Ok(_) if one_shot => Err(format!(
-                "agent {child} was a one-shot run and cannot be sent a message"
-            )),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
     }
 
     fn interrupt(&self, recipient: &Recipient) -> Result<(), String> {

@@ -7,7 +7,7 @@ use offshoot::subagent::TreeUsage;
 use serde::Serialize;
 
 use super::host::Host;
-use super::rest::End;
+use super::rest::{End, Limits};
 
 /// The last line of the event stream.
 #[derive(Debug, Serialize)]
@@ -22,8 +22,9 @@ pub(super) struct ResultRecord {
     pending: Vec<PendingMessage>,
     stopped: Vec<Stopped>,
     wall_ms: u64,
+    /// Why it did not complete.
     #[serde(skip)]
-    error: Option<String>,
+    why: Option<String>,
 }
 
 /// A message that still waits.
@@ -59,8 +60,8 @@ impl ResultRecord {
 
     /// Why it did not complete, in one line.
     pub(super) fn complaint(&self) -> String {
-        match (&self.error, self.outcome) {
-            (Some(error), outcome) => format!("the run ended with {outcome}: {error}"),
+        match (&self.why, self.outcome) {
+            (Some(why), outcome) => format!("the run ended with {outcome}: {why}"),
             (None, outcome) => format!("the run ended with {outcome}"),
         }
     }
@@ -92,6 +93,7 @@ pub(super) fn record(
     host: &Host,
     root: &Agent,
     end: End,
+    limits: &Limits,
     stopped: Vec<Stopped>,
     unasked: Option<String>,
     wall: Duration,
@@ -103,17 +105,29 @@ pub(super) fn record(
         (projection.facts().clone(), pending)
     });
     let (last, text) = match facts.end {
-        Some(reason) => (Some(reason), facts.text),
+        Some(reason) => {
+            let last = LastTurn {
+                reason,
+                cause: facts.cause,
+                error: facts.error,
+            };
+            (Some(last), facts.text)
+        }
         None => before(host, root),
     };
     let failure = unasked.or(root.failure());
-    let outcome = match (end, &failure, last) {
-        (End::Timeout, ..) => "timeout",
-        (_, Some(_), _) => "error",
-        (End::Signal | End::StdoutClosed, ..) => "aborted",
-        (.., Some(reason)) => outcome(reason),
+    let (outcome, why) = match (end, failure, last) {
+        (End::Timeout, ..) => {
+            let limit = limits.timeout.unwrap_or(wall).as_secs_f64();
+            let why = format!("it was not at rest after {limit} seconds");
+            ("timeout", Some(why))
+        }
+        (_, Some(failure), _) => ("error", Some(failure)),
+        (End::Signal, ..) => ("aborted", Some("it was ended by a signal".to_owned())),
+        (End::StdoutClosed, ..) => ("aborted", Some("nobody reads its events".to_owned())),
+        (.., Some(last)) => (last.outcome(), last.why()),
         // Nothing was asked and nothing ran.
-        (.., None) => "completed",
+        (.., None) => ("completed", None),
     };
     let (own, total) = root.usage();
     ResultRecord {
@@ -126,24 +140,59 @@ pub(super) fn record(
         pending,
         stopped,
         wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
-        error: failure.or(facts.error),
+        why,
     }
 }
 
-fn outcome(reason: TurnEndReason) -> &'static str {
-    match reason {
-        TurnEndReason::Completed => "completed",
-        TurnEndReason::MaxTokens => "max_tokens",
-        TurnEndReason::Refusal => "refusal",
-        TurnEndReason::Aborted => "aborted",
-        TurnEndReason::Interrupted => "interrupted",
-        // The step limit among them: the work was not done.
-        _ => "error",
+/// How the last turn of a session ended.
+struct LastTurn {
+    reason: TurnEndReason,
+    cause: Option<String>,
+    error: Option<String>,
+}
+
+impl LastTurn {
+    fn outcome(&self) -> &'static str {
+        match self.reason {
+            TurnEndReason::Completed => "completed",
+            TurnEndReason::MaxTokens => "max_tokens",
+            TurnEndReason::Refusal => "refusal",
+            TurnEndReason::Aborted => "aborted",
+            TurnEndReason::Interrupted => "interrupted",
+            // The step limit among them: the work was not done.
+            _ => "error",
+        }
+    }
+
+    /// Why the work was not done; `None` when it was.
+    fn why(&self) -> Option<String> {
+        if self.reason == TurnEndReason::Completed {
+            return None;
+        }
+        if let Some(error) = &self.error {
+            return Some(error.clone());
+        }
+        let why = match (self.reason, self.cause.as_deref()) {
+            (TurnEndReason::MaxTokens, _) => "the model's token limit cut its answer off",
+            (TurnEndReason::Refusal, _) => "the model refused to answer",
+            (TurnEndReason::Aborted, Some("user")) => "the turn was cancelled by the user",
+            (TurnEndReason::Aborted, Some("interrupt")) => "the turn was interrupted",
+            (TurnEndReason::Aborted, Some("disposed")) => {
+                "the agent was ended in the middle of its turn"
+            }
+            (TurnEndReason::Aborted, _) => "the turn was cancelled",
+            (TurnEndReason::Interrupted, _) => "its process ended in the middle of the turn",
+            (TurnEndReason::StepLimit, _) => {
+                "the turn took as many steps as limits.max_steps_per_turn allows"
+            }
+            _ => "the last turn failed",
+        };
+        Some(why.to_owned())
     }
 }
 
 /// How the session stood before this run, in which no turn ran: its last turn and last words.
-fn before(host: &Host, root: &Agent) -> (Option<TurnEndReason>, String) {
+fn before(host: &Host, root: &Agent) -> (Option<LastTurn>, String) {
     let events = match host.runtime().host().store.read(root.id()) {
         Ok(events) => events,
         Err(error) => {
@@ -155,7 +204,18 @@ fn before(host: &Host, root: &Agent) -> (Option<TurnEndReason>, String) {
     let mut text = String::new();
     for stored in &events {
         match &stored.event {
-            Event::TurnEnd { reason, .. } => last = Some(*reason),
+            Event::TurnEnd {
+                reason,
+                cause,
+                error,
+                ..
+            } => {
+                last = Some(LastTurn {
+                    reason: *reason,
+                    cause: cause.clone(),
+                    error: error.clone(),
+                });
+            }
             Event::MessageAssistant { message, .. } if !message.text.trim().is_empty() => {
                 text.clone_from(&message.text);
             }

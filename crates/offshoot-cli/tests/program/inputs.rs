@@ -79,25 +79,29 @@ fn a_followup_for_a_settled_child_resumes_it_and_keeps_the_run() {
 }
 
 #[test]
-fn an_inject_for_a_settled_child_waits_and_resumes_nobody() {
-    let run = Place::new().events(
-        with_child(
+fn a_quiet_message_for_a_settled_child_resumes_nobody_and_is_refused() {
+    for mode in ["continuable", "one-shot"] {
+        let mut script = with_child(
             json!([{"await": ["go"], "text": "one"}]),
             json!([{"at": {"settled": "c"}, "to": "c", "mode": "inject", "text": "later"}]),
-        ),
-        &[],
-    );
-    assert_eq!(run.code, Some(0), "{}", run.stderr);
-    assert_eq!(run.kind("subagent/started").len(), 1);
-    let last = run
-        .kind("inbox/inserted")
-        .last()
-        .map(|e| e["message"]["content"][0]["text"].clone());
-    let injected = run
-        .kind("inbox/inserted")
-        .iter()
-        .any(|e| e["message"]["content"][0]["text"] == "later" && e["wake"] == false);
-    assert!(injected, "{last:?}");
+        );
+        script["config"] = json!({"subagent": [{"background_mode": mode}]});
+        script["agents"]["root"][0]["calls"][0]["args"]["run_in_background"] = json!(true);
+        let run = Place::new().events(script, &["--timeout", "20"]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        assert_eq!(run.kind("subagent/started").len(), 1);
+        let events = run.kind("input/refused");
+        assert_eq!(events.len(), 1, "{mode}");
+        assert_eq!(events[0]["index"], 0);
+        let reason = events[0]["reason"].as_str().expect("a reason");
+        assert!(reason.contains("a quiet message"), "{mode}: {reason}");
+        let inserted = run.kind("inbox/inserted");
+        let texts = inserted.iter().map(|e| &e["message"]["content"][0]["text"]);
+        assert!(!texts.into_iter().any(|text| text == "later"), "{mode}");
+        // "no event of that activation follows" `closed`.
+        let last = run.events.iter().rfind(|line| line["label"] == "c");
+        assert_eq!(last.expect("an event")["event"]["status"], "closed");
+    }
 }
 
 #[test]

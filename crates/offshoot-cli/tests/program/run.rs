@@ -101,6 +101,87 @@ fn an_exhausted_script_says_so() {
 }
 
 #[test]
+fn whatever_kept_a_run_from_completing_is_said_in_one_line() {
+    let call = json!({"calls": [{"name": "task_list", "args": {}}], "repeat": "forever"});
+    let hangs = json!({"hang": true, "open": ["g"]});
+    let at = |mode: &str| json!([{"at": "g", "to": "root", "mode": mode}]);
+    let cases: Vec<(Value, Value, &[&str], &str)> = vec![
+        (
+            call,
+            json!([]),
+            &["--set", "limits.max_steps_per_turn=2"],
+            "error: the turn took as many steps as limits.max_steps_per_turn allows",
+        ),
+        (
+            json!({"text": "a", "finish": "max_tokens"}),
+            json!([]),
+            &[],
+            "max_tokens: the model's token limit cut its answer off",
+        ),
+        (
+            json!({"text": "a", "finish": "refusal"}),
+            json!([]),
+            &[],
+            "refusal: the model refused to answer",
+        ),
+        (json!({"error": "boom"}), json!([]), &[], "error: boom"),
+        (
+            hangs.clone(),
+            at("cancel"),
+            &[],
+            "aborted: the turn was cancelled by the user",
+        ),
+        (
+            hangs.clone(),
+            at("interrupt"),
+            &[],
+            "aborted: the turn was interrupted",
+        ),
+        (
+            hangs.clone(),
+            at("dispose"),
+            &[],
+            "aborted: the agent was ended in the middle of its turn",
+        ),
+        (
+            hangs,
+            json!([]),
+            &["--timeout", "0.3"],
+            "timeout: it was not at rest after 0.3 seconds",
+        ),
+    ];
+    for (reply, inputs, args, why) in cases {
+        let mut script = json!({"prompt": "hi", "agents": {"root": [reply]}, "inputs": inputs});
+        script["agents"]["other"] = json!([{"open": ["g"]}]);
+        let run = Place::new().events(script, args);
+        assert_eq!(run.code, Some(1), "{why}");
+        let line = format!("offshoot: the run ended with {why}\n");
+        assert_eq!(run.stderr, line);
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_final_text_as_it_is_and_a_complaint_has_no_escapes() {
+    let place = Place::new();
+    let text = "a\u{1b}[31mred\u{1b}[0m\tb\r\nc\u{7}";
+    let script = place.script(json!({"prompt": "a", "agents": {"root": [{"text": text}]}}));
+    let output = place
+        .offshoot(&["run", "--script", &script])
+        .output()
+        .expect("the program");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{text}\n"));
+    let script = place.script(json!({"prompt": "a", "agents": {"root": [{"error": text}]}}));
+    let output = place
+        .offshoot(&["run", "--script", &script])
+        .output()
+        .expect("the program");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "offshoot: the run ended with error: ared\tb c\n"
+    );
+}
+
+#[test]
 fn a_run_waits_for_what_its_root_started() {
     let run = Place::new().events(
         json!({"prompt": "hi", "agents": {

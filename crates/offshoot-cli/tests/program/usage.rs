@@ -26,6 +26,8 @@ fn each_fault_is_one_line_that_names_its_place() {
         r#"{"agents": {"root": [{"text": "x", "await": ["go"]}]}}"#,
     );
     let syntax = place.file("syntax.json", "{");
+    let empty = place.file("empty.json", "");
+    let blank = place.file("blank.json", " \n");
     let binary = place.file("binary.json", "");
     std::fs::write(&binary, [0xff, 0xfe]).expect("a file");
     let config = place.file("config.toml", "[limits]\nmax_dept = 1\n");
@@ -55,6 +57,41 @@ fn each_fault_is_one_line_that_names_its_place() {
             vec!["binary.json", "cannot be read"],
         ),
         (vec!["run", "--script", &syntax], vec!["syntax.json"]),
+        (
+            vec!["run", "--script", &empty],
+            vec!["empty.json: the file is empty; expected a script"],
+        ),
+        (
+            vec!["run", "--script", &blank],
+            vec!["blank.json: the file is empty; expected a script"],
+        ),
+        (
+            vec![
+                "run",
+                "--script",
+                &good,
+                "--set",
+                r#"subagent=[{"tool_name":"z"}]"#,
+            ],
+            vec![
+                "--set: subagent: ",
+                "expected an array",
+                "[{ key = \"text\" }]",
+            ],
+        ),
+        (vec!["help", "frob"], vec!["unrecognized subcommand 'frob'"]),
+        (
+            vec!["tools", "-1"],
+            vec!["unexpected argument '-1' found (see"],
+        ),
+        (
+            vec!["run", "-1"],
+            vec!["unexpected argument '-1' found; tip: to pass '-1' as a value, use '-- -1' (see"],
+        ),
+        (
+            vec!["run", "--timeout", "-1"],
+            vec!["'--timeout <SECONDS>': expected a number of seconds, not `-1`"],
+        ),
         (
             vec!["run", "--script", &unknown],
             vec!["unknown.json: agents.root[0].txt", "unknown field"],
@@ -165,11 +202,64 @@ fn a_bad_log_filter_is_named() {
 #[test]
 fn help_and_version_are_results() {
     let place = Place::new();
-    for args in [["--help"], ["--version"]] {
-        let output = place.offshoot(&args).output().expect("the program");
-        assert_eq!(output.status.code(), Some(0));
+    let cases: [&[&str]; 5] = [
+        &["--help"],
+        &["--version"],
+        &["help"],
+        &["help", "run"],
+        &["run", "--help"],
+    ];
+    for args in cases {
+        let output = place.offshoot(args).output().expect("the program");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(!output.stdout.is_empty());
         assert_eq!(output.stderr, b"");
+    }
+}
+
+#[test]
+fn help_says_what_is_not_in_this_build_and_what_the_exit_codes_are() {
+    let place = Place::new();
+    let help = |args: &[&str]| {
+        let output = place.offshoot(args).output().expect("the program");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let not_here = |text: &str, what: &str| {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.trim_start().starts_with(what));
+        let line = line.unwrap_or_else(|| panic!("{what} in {text}"));
+        let line = line.to_lowercase();
+        assert!(line.contains("not in this build yet"), "{line}");
+    };
+    let all = help(&["--help"]);
+    not_here(&all, "mcp ");
+    not_here(&all, "acp ");
+    let run = help(&["run", "--help"]);
+    not_here(&run, "--model ");
+    not_here(&run, "--base-url ");
+    let tools = help(&["tools", "--help"]);
+    for variant in ["openai-strict", "anthropic", "gemini"] {
+        not_here(&tools, &format!("- {variant}"));
+    }
+    for command in ["demo", "run", "tools", "sessions"] {
+        let text = help(&[command, "--help"]);
+        assert!(text.contains("Exit codes: 0 "), "{text}");
+    }
+    assert!(all.contains("Exit codes: 0 "), "{all}");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let place = Place::new();
+    let cases: [&[&str]; 4] = [&["--help"], &["--version"], &["help", "run"], &["tools"]];
+    for args in cases {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let Ok(full) = full else { return };
+        let output = place.offshoot(args).stdout(full).output();
+        let output = output.expect("the program");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr.contains("stdout"), "{args:?}: {stderr}");
     }
 }
 

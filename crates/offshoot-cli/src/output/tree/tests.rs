@@ -81,7 +81,7 @@ fn each_change_of_a_state_is_one_line() {
         .map(|line| line.trim_start().trim_start_matches("0.0s ").to_owned())
         .collect();
     let files = tree.rows[1].name.clone();
-    assert!(!files.contains('\u{1b}'), "{files:?}");
+    assert_eq!(files, "files");
     let expected = [
         "root: running".to_owned(),
         format!("root / {files}: running"),
@@ -137,4 +137,57 @@ fn a_frame_shows_the_tree() {
         "   └─ bash-1 count    0.0s  running",
     ];
     assert_eq!(tree.draw(frame, now), expected);
+}
+
+#[test]
+fn what_works_and_what_is_newest_is_shown_when_there_is_not_room_for_all() {
+    let now = Instant::now();
+    let mut tree = Tree::new(now);
+    tree.apply(&start("r", "root", None), now);
+    for n in 0..30 {
+        let id = format!("c{n}");
+        tree.apply(&start(&id, &format!("child {n}"), Some("r")), now);
+        // The first ten have settled, the next ones wait for a message, the last ten work.
+        if n == 3 || n >= 20 {
+            tree.apply(&status(&id, Status::Running), now);
+        }
+        if n < 10 && n != 3 {
+            let fields = [("child", id.as_str()), ("outcome", "completed")];
+            tree.apply(&extension("r", "subagent/settled", &fields), now);
+        }
+    }
+    let task = [("task_id", "bash-1"), ("label", "look")];
+    tree.apply(&extension("c12", "task/started", &task), now);
+    let names = |rows: usize| -> Vec<String> {
+        let frame = Frame {
+            columns: 80,
+            rows,
+            colour: false,
+        };
+        let lines = tree.draw(frame, now).into_iter();
+        lines
+            .map(|line| {
+                line.split("  0.0s")
+                    .next()
+                    .unwrap_or(&line)
+                    .trim()
+                    .to_owned()
+            })
+            .collect()
+    };
+    let few = [
+        "root",
+        "├─ child 12",
+        "│  └─ bash-1 look",
+        "├─ child 28",
+        "└─ child 29",
+        "... and 27 more",
+    ];
+    assert_eq!(names(8), few);
+    let more = names(20).join("\n");
+    for shown in ["child 3\n", "child 12\n", "child 20\n", "child 29\n"] {
+        assert!(more.contains(shown), "{shown}: {more}");
+    }
+    assert!(!more.contains("child 9\n"), "{more}");
+    assert_eq!(names(34).len(), 32);
 }
