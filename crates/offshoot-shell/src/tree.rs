@@ -93,30 +93,33 @@ impl Tree {
     /// Looks for the live processes of the command that are not in its group.
     pub(crate) fn find(&mut self) -> Vec<Identity> {
         let own = std::process::id();
-        let mut all: Vec<_> = members::all()
+        // What is older than the command is none of its processes: most are, and are not looked into.
+        let all: Vec<_> = members::all()
             .filter(|process| process.started >= self.leader.1)
             .filter(|process| process.pid.unsigned_abs() != own)
             .collect();
-        // Parents before their children, mostly: one pass more for each time a number was wrapped.
-        all.sort_by_key(|process| (process.started, process.pid));
-        let mut found = vec![self.leader];
-        loop {
-            let before = found.len();
-            for process in &all {
-                let identity = (process.pid, process.started);
-                if found.contains(&identity) {
-                    continue;
-                }
-                let belongs = self.known.contains(&identity)
-                    || found.iter().any(|(pid, _)| *pid == process.parent)
-                    || members::environ(process.pid).is_some_and(|it| self.mark.is_in(&it));
-                if belongs {
-                    found.push(identity);
-                }
+        let marked = |pid| members::environ(pid).is_some_and(|environ| self.mark.is_in(&environ));
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for process in &all {
+            let identity = (process.pid, process.started);
+            // The leader may be gone, and its number somebody else's.
+            let known = identity == self.leader || self.known.contains(&identity);
+            if known || marked(process.pid) {
+                found.push(identity);
+            } else {
+                others.push((identity, process.parent));
             }
-            if found.len() == before {
+        }
+        // The children of what was found, and theirs.
+        loop {
+            let is_child =
+                |&(_, parent): &(Identity, i32)| found.iter().any(|(pid, _)| *pid == parent);
+            let (children, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_child);
+            if children.is_empty() {
                 break;
             }
+            found.extend(children.into_iter().map(|(identity, _)| identity));
+            others = rest;
         }
         // What is in the group gets what the group gets, and no second signal.
         let beyond = |identity: &Identity| {
