@@ -51,6 +51,7 @@ scenarios! {
     settlement_wakes_idle_parent = "settlement-wakes-idle-parent";
     steer = "steer";
     waiting_child = "waiting-child";
+    parked_behind_an_interrupt = "parked-behind-an-interrupt";
 }
 
 #[test]
@@ -92,6 +93,53 @@ fn child_message_first() {
         })
         .collect();
     assert_eq!(entered, ["user", "agent", "settled"]);
+}
+
+#[test]
+fn a_child_that_is_disposed_while_it_waits_did_not_finish() {
+    let run = check("disposed-while-waiting");
+    let settled = run
+        .of_type("subagent/settled")
+        .next()
+        .expect("a settlement");
+    assert_eq!(settled["event"]["outcome"], "aborted");
+    assert!(
+        run.text()
+            .contains("Stopped with it: task bash-1 (slow work)"),
+        "{}",
+        run.text()
+    );
+}
+
+#[test]
+fn a_person_who_interrupts_a_waiting_child_is_on_the_record_and_does_not_wake_it() {
+    let run = check("interrupted-by-a-person-while-waiting");
+    let stopping = run.of_type("task/stopping").next().expect("a stop");
+    assert_eq!(stopping["event"]["by"], "human");
+    let settled = run.of_type("task/settled").next().expect("an end");
+    assert_eq!(settled["event"]["reported"], false);
+    assert_eq!(
+        run.entered("waits", "task").count(),
+        0,
+        "it does not run again"
+    );
+    let settled = run
+        .of_type("subagent/settled")
+        .next()
+        .expect("a settlement");
+    assert_eq!(settled["event"]["outcome"], "aborted");
+}
+
+#[test]
+fn work_of_an_ending_run_is_killed_and_nobody_is_left_to_tell() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = scenario("one-shot-ends-before-its-own");
+    let run = Scripted::run(&script, folder.path(), &[]);
+    assert_eq!(run.exit, Some(0), "{}", run.stderr);
+    let settled = run.of_type("task/settled").next().expect("an end");
+    assert_eq!(settled["event"]["status"], "killed");
+    assert_eq!(settled["event"]["reported"], true);
+    assert_eq!(run.of_type("inbox/discarded").count(), 0);
 }
 
 #[test]

@@ -303,6 +303,19 @@ impl Agent {
         self.lock().failure.clone()
     }
 
+    /// How many bytes of a torn last line were cut off when the session was opened again.
+    #[must_use]
+    pub fn torn_bytes(&self) -> u64 {
+        self.0.torn_bytes
+    }
+
+    /// Whether the agent began to close while it had something left to do: a turn ran, or something
+    /// that it had started was alive.
+    #[must_use]
+    pub fn was_cut_short(&self) -> bool {
+        self.lock().cut_short
+    }
+
     /// Tokens of this residency: its own, and those of its finished subagents.
     #[must_use]
     pub fn usage(&self) -> (Usage, Usage) {

@@ -93,6 +93,7 @@ pub struct Projection {
     activations: u64,
     last: Option<Shared>,
     last_fact: Option<Shared>,
+    activation_at: u64,
 }
 
 impl Projection {
@@ -114,6 +115,7 @@ impl Projection {
                 }
                 self.start.get_or_insert_with(|| Shared::clone(stored));
                 self.activations += 1;
+                self.activation_at = stored.seq;
                 self.facts = ActivationFacts::default();
             }
             Event::InboxInserted {
@@ -346,6 +348,19 @@ impl Projection {
             Event::Extension(extension) => Some(extension),
             _ => None,
         }
+    }
+
+    /// The events of crates above since the present residency began, in order.
+    pub fn present_extensions(&self) -> impl Iterator<Item = &Extension> {
+        let present = self
+            .extensions
+            .partition_point(|stored| stored.seq < self.activation_at);
+        self.extensions[present..]
+            .iter()
+            .filter_map(|stored| match &stored.event {
+                Event::Extension(extension) => Some(extension),
+                _ => None,
+            })
     }
 
     /// The text of the last tool result.

@@ -150,7 +150,10 @@ impl Subagents {
             if child.status() == Status::Closing || child.close_if_settled() {
                 return;
             }
-            let quiet = child.status() == Status::Idle && child.scope().holds() > 0;
+            // Idle and not settled: it waits for what it started, or, after an interrupt, for a
+            // message that wakes it.
+            let quiet = child.status() == Status::Idle;
+            let held = child.scope().holds() > 0;
             let turn = child.with_projection(|p| p.turn());
             match (quiet, &period) {
                 (false, _) => period = None,
@@ -168,7 +171,7 @@ impl Subagents {
                     child.begin_close(Pending::Keep);
                     return;
                 }
-                () = child.scope().unheld(), if quiet => {}
+                () = child.scope().unheld(), if held => {}
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     self.tell_waiting(activation);
                     period = period.map(|(turn, due, _)| (turn, due, true));
@@ -181,7 +184,11 @@ impl Subagents {
     pub(crate) fn alive_below(&self, agent: &Agent) -> Vec<String> {
         let mut works = self.work().describe(agent);
         let below = self.resident_children(agent.id());
-        works.extend(below.iter().map(|id| format!("subagent {id}")));
+        works.extend(
+            below
+                .iter()
+                .map(|agent| format!("subagent {} ({})", agent.id(), agent.label())),
+        );
         works
     }
 
@@ -198,9 +205,17 @@ impl Subagents {
     /// Children first, then the agent, then the notice to the parent, then the parent's hold.
     async fn settle(&self, activation: &Arc<Activation>) {
         let child = &activation.child;
+        let cut_short = child.was_cut_short();
+        let stopped = if cut_short {
+            self.alive_below(child)
+        } else {
+            Vec::new()
+        };
         let report = child.close(Pending::Keep).await;
         let mut settlement = conclude(child, &report);
-        if settlement.outcome == Outcome::Completed && activation.was_interrupted() {
+        settlement.stopped = stopped;
+        let stopped = cut_short || activation.was_interrupted();
+        if settlement.outcome == Outcome::Completed && stopped {
             settlement.outcome = Outcome::Aborted;
         }
         tracing::info!(
@@ -242,6 +257,7 @@ fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
         error: facts.error,
         usage: TreeUsage::new(own, total),
         generation: facts.generation + 1,
+        stopped: Vec::new(),
     };
     let failure = child.failure().or_else(|| {
         report

@@ -6,7 +6,7 @@ use offshoot_agent::{
 };
 
 use crate::event::RunRecord;
-use crate::{DeliverError, Descriptor, Mode, StartError, Subagents, notice};
+use crate::{DeliverError, Descriptor, Interrupter, Mode, StartError, Subagents, notice};
 
 /// On whose authority something is done.
 #[derive(Clone, Copy, Debug)]
@@ -269,7 +269,15 @@ impl Subagents {
         let cut = child.cancel(CancelCause::Interrupt, Pending::Keep);
         if !cut && child.status() == Status::Idle && child.scope().holds() > 0 {
             activation.note_interrupt();
-            self.work().stop(child, "interrupted");
+            let by = match authority {
+                Authority::Agent(_) => Interrupter::Model,
+                Authority::Host => {
+                    // A human's stop is told, and does not start the child again: quietly.
+                    child.cancel(CancelCause::User, Pending::Keep);
+                    Interrupter::Human
+                }
+            };
+            self.work().stop(child, by, "interrupted");
         }
         Ok(())
     }

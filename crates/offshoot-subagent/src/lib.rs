@@ -32,5 +32,5 @@ pub use one_shot::OneShotResult;
 pub use outcome::{Outcome, TreeUsage};
 pub use provider::{Capabilities, Provider, ProviderError, Run, RunRequest, RunResult};
 pub use request::{ChildRequest, Mode};
-pub use service::{LiveWork, SubagentSettings, Subagents};
+pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};
 pub use start::Started;

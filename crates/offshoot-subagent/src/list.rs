@@ -51,12 +51,12 @@ pub struct Listed {
 }
 
 impl Subagents {
-    pub(crate) fn resident_children(&self, parent: &AgentId) -> Vec<AgentId> {
+    pub(crate) fn resident_children(&self, parent: &AgentId) -> Vec<Agent> {
         let agents = self.0.host.agents.list();
         let below = agents
             .into_iter()
             .filter(|agent| agent.parent_id() == Some(parent));
-        below.map(|agent| agent.id().clone()).collect()
+        below.collect()
     }
 
     /// The continuable children of `agent`, in the order in which they were started; with

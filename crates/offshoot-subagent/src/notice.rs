@@ -20,6 +20,8 @@ pub(crate) struct Settlement {
     pub(crate) cut: bool,
     pub(crate) error: Option<String>,
     pub(crate) usage: TreeUsage,
+    /// What had to be stopped with it, each as one line.
+    pub(crate) stopped: Vec<String>,
     /// The generation of the notice.
     pub(crate) generation: u64,
 }
@@ -36,8 +38,20 @@ impl Settlement {
             );
         Message::text(
             source,
-            format!("{}\n\n{}", self.summary(run), self.closing()),
+            format!(
+                "{}{}\n\n{}",
+                self.summary(run),
+                self.stopped_note(),
+                self.closing()
+            ),
         )
+    }
+
+    fn stopped_note(&self) -> String {
+        match self.stopped.as_slice() {
+            [] => String::new(),
+            works => format!(" Stopped with it: {}.", works.join("; ")),
+        }
     }
 
     fn summary(&self, run: &RunRecord) -> String {
@@ -85,10 +99,13 @@ impl Settlement {
 pub(crate) fn waiting(child: &Agent, works: &[String], generation: u64) -> Message {
     let source = Source::new("waiting", generation).with("child", child.id().as_str());
     let words = child.with_projection(|p| p.facts().text.clone());
-    let waits_for = if works.is_empty() {
-        "work that it started".to_owned()
-    } else {
-        works.join("; ")
+    let parked = child.with_projection(|p| p.inbox().len());
+    let waits_for = match (works, parked) {
+        ([], 0) => "work that it started".to_owned(),
+        ([], parked) => format!(
+            "another message: it was interrupted, and reads the {parked} that wait for it with the next one"
+        ),
+        (works, _) => works.join("; "),
     };
     let words = if words.trim().is_empty() {
         "It has said nothing yet.".to_owned()

@@ -132,6 +132,7 @@ impl Subagents {
                 Ok(())
             }
         };
+        let cancelled = cancel.clone();
         let asked = RunRequest::new(request, run_id.clone(), cancel, Box::new(publish));
         let mut run = match contain("start", || provider.start(asked)).await {
             Ok(run) => run,
@@ -140,6 +141,13 @@ impl Subagents {
                     // What was recorded as started has ended, too.
                     let record = record(child, &run_id);
                     self.finish(&parent, &record, None, Err(error.clone()), generation);
+                }
+                // Nothing began, as was asked.
+                if published.get().is_none() && parent.scope().is_closing() {
+                    return Err(StartError::ParentClosing);
+                }
+                if published.get().is_none() && cancelled.is_cancelled() {
+                    return Err(StartError::Cancelled);
                 }
                 return Err(error.into());
             }
@@ -195,6 +203,7 @@ impl Subagents {
             error: None,
             usage: result.usage,
             generation,
+            stopped: Vec::new(),
         };
         tell_parent(parent, record, &settlement, false);
         OneShotResult {

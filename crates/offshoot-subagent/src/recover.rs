@@ -1,6 +1,6 @@
 //! What a resumed parent is told of the children that its last process left behind.
 
-use offshoot_agent::{Agent, Event, Projection};
+use offshoot_agent::{Agent, Event, Projection, Usage};
 
 use crate::activation::tell_parent;
 use crate::event::{RunRecord, open_runs};
@@ -62,9 +62,28 @@ impl Subagents {
             text: facts.text.clone(),
             cut: facts.cut,
             error: facts.error.clone(),
-            usage: TreeUsage::new(facts.usage, facts.usage),
+            usage: TreeUsage::new(facts.usage, self.total(&projection)),
+            stopped: Vec::new(),
             generation: facts.generation + 1,
         }
+    }
+
+    /// What a residency and everything below it used: its own, what its settled children used, and
+    /// what was used below those that it had not heard of.
+    fn total(&self, projection: &Projection) -> Usage {
+        let mut total = projection.facts().usage;
+        let settled = projection
+            .present_extensions()
+            .filter_map(RunRecord::read_settled);
+        for (.., usage) in settled {
+            total += usage.total();
+        }
+        for run in open_runs(projection) {
+            if let Ok(events) = self.0.host.store.read(&run.child) {
+                total += self.total(&Projection::of(&events));
+            }
+        }
+        total
     }
 
     /// Nobody can resume a one-shot run: what it had not read will never be read.

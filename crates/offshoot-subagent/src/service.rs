@@ -32,6 +32,15 @@ impl Default for SubagentSettings {
     }
 }
 
+/// Who interrupts an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupter {
+    /// The model of an ancestor.
+    Model,
+    /// A human, or the host.
+    Human,
+}
+
 /// What agents start besides subagents, for a crate that knows such work.
 ///
 /// # Implementing
@@ -41,8 +50,8 @@ pub trait LiveWork: Send + Sync + 'static {
     /// What of it is alive, each as one line.
     fn describe(&self, agent: &Agent) -> Vec<String>;
 
-    /// Asks all of it to stop.
-    fn stop(&self, agent: &Agent, reason: &str);
+    /// Asks all of it to stop, on behalf of `by`. What stops on an interrupt must not wake the agent.
+    fn stop(&self, agent: &Agent, by: Interrupter, reason: &str);
 
     /// Tells a resumed agent, before it runs, of what was alive when its last process ended.
     fn recover(&self, agent: &Agent);
@@ -55,7 +64,7 @@ impl LiveWork for NoWork {
         Vec::new()
     }
 
-    fn stop(&self, _: &Agent, _: &str) {}
+    fn stop(&self, _: &Agent, _: Interrupter, _: &str) {}
 
     fn recover(&self, _: &Agent) {}
 }

@@ -66,11 +66,15 @@ impl Bash {
             schema = schema::without(schema, BACKGROUND);
             schema = schema::describe(schema, "timeout_ms", TIMEOUT_FOREGROUND);
         }
+        let shell = ShellConfig {
+            stop_grace: settings.stop_grace,
+            ..ShellConfig::default()
+        };
         Self {
             tasks,
             settings,
             max_bytes,
-            shell: ShellConfig::default(),
+            shell,
             schema,
         }
     }

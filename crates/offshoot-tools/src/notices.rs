@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_agent::{Agent, AgentRegistry, Extension, Message, MessageId, Projection, Source};
+use offshoot_agent::{
+    Agent, AgentRegistry, Extension, Message, MessageId, Projection, Source, Status,
+};
 use offshoot_core::text;
-use offshoot_subagent::LiveWork;
+use offshoot_subagent::{Interrupter, LiveWork};
 use offshoot_task::{
     StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
 };
@@ -104,6 +106,13 @@ impl TaskObserver for TaskNotices {
             TaskChange::Started => record(started(task)),
             TaskChange::Stopping => record(stopping(task)),
             TaskChange::Settled if task.reported => record(settled(task)),
+            // Its owner is ending: no notice follows.
+            TaskChange::Settled if agent.status() == Status::Closing => {
+                record(settled(task).with("reported", true));
+                if let Ok(reading) = self.tasks.read(agent.scope().id(), &task.id) {
+                    reading.commit();
+                }
+            }
             TaskChange::Settled => self.tell(&agent, task, vec![settled(task)]),
             TaskChange::NoticeDue => self.tell(&agent, task, Vec::new()),
             TaskChange::Collected => self.withdraw(&agent, &task.id),
@@ -285,11 +294,15 @@ impl LiveWork for RegistryWork {
             .collect()
     }
 
-    fn stop(&self, agent: &Agent, reason: &str) {
+    fn stop(&self, agent: &Agent, by: Interrupter, reason: &str) {
+        let by = match by {
+            Interrupter::Model => StoppedBy::Model,
+            Interrupter::Human => StoppedBy::Human,
+        };
         for task in self.live(agent) {
             let reason = Some(reason.to_owned());
             let caller = agent.scope().id();
-            if let Err(error) = self.tasks.kill(caller, &task.id, StoppedBy::Model, reason) {
+            if let Err(error) = self.tasks.kill(caller, &task.id, by, reason) {
                 tracing::debug!(task = %task.id, %error, "a task could not be stopped");
             }
         }

@@ -47,6 +47,8 @@ pub struct BashSettings {
     pub background: bool,
     /// How long a foreground call waits for its command. Default 2 min.
     pub timeout: Duration,
+    /// How long a command may take to end after it was asked to. Default 3 s.
+    pub stop_grace: Duration,
     /// Where commands run; the process's own folder when absent.
     pub cwd: Option<PathBuf>,
 }
@@ -56,6 +58,7 @@ impl Default for BashSettings {
         Self {
             background: true,
             timeout: Duration::from_secs(120),
+            stop_grace: Duration::from_secs(3),
             cwd: None,
         }
     }

@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
-use offshoot_subagent::{ChildRequest, Mode, OneShotResult, Outcome, Subagents};
+use offshoot_subagent::{ChildRequest, Mode, OneShotResult, Outcome, StartError, Subagents};
 use offshoot_task::{TaskContext, TaskOutcome, TaskRegistry, TaskSpec};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -267,6 +267,8 @@ async fn carry(
     match result {
         Ok(result) => outcome_of_task(&result),
         Err(_) if context.stop_request().is_some() => TaskOutcome::killed(),
+        // The owner's end came before the run's beginning.
+        Err(StartError::ParentClosing | StartError::Cancelled) => TaskOutcome::killed(),
         Err(error) => TaskOutcome::failed(error.to_string()),
     }
 }

@@ -39,7 +39,6 @@ const EXPECTED: &[&str] = &[
     "inbox/inserted waiting",
     "inbox/inserted agent",
     "inbox/inserted quiet",
-    "inbox/discarded collected",
     "inbox/discarded parent",
     "turn/end interrupt",
     "turn/end user",

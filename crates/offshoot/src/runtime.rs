@@ -238,6 +238,12 @@ fn subagent_settings(config: &Config) -> SubagentSettings {
     }
 }
 
+/// A command that is deaf to the polite signal is killed well before its task would be dropped.
+fn stop_grace(config: &Config) -> Duration {
+    let teardown = Duration::from_millis(config.tasks.teardown_grace_ms);
+    BashSettings::default().stop_grace.min(teardown * 3 / 5)
+}
+
 /// The settings of the tools that a configuration asks for.
 pub(crate) fn tools_settings(config: &Config, cwd: Option<PathBuf>) -> ToolsSettings {
     let tools = &config.tools;
@@ -267,6 +273,7 @@ pub(crate) fn tools_settings(config: &Config, cwd: Option<PathBuf>) -> ToolsSett
         bash: tools.bash.enabled.then(|| BashSettings {
             background: tools.bash.enable_run_in_background,
             timeout: Duration::from_millis(tools.bash.timeout_ms),
+            stop_grace: stop_grace(config),
             cwd,
         }),
         notices: NoticeSettings {

@@ -85,6 +85,7 @@ struct Session {
     log: Box<dyn SessionLog>,
     projection: Projection,
     start: SessionStart,
+    torn_bytes: u64,
 }
 
 fn scope_in(owner: Option<&Scope>, id: &AgentId) -> Result<Scope, ScopeClosed> {
@@ -162,6 +163,7 @@ impl Agent {
             log,
             projection,
             start,
+            torn_bytes: 0,
         };
         Self::publish(host, scope, session, spec.kit)
     }
@@ -203,6 +205,7 @@ impl Agent {
             log: opened.log,
             projection,
             start,
+            torn_bytes: opened.torn_bytes,
         };
         Self::publish(host, scope_in(owner, id)?, session, kit)
     }
@@ -218,6 +221,7 @@ impl Agent {
             log,
             projection,
             start,
+            torn_bytes,
         } = session;
         let label: Arc<str> = start.label.clone().unwrap_or_default().into();
         let fresh = !start.resumed;
@@ -232,6 +236,7 @@ impl Agent {
             kit,
             host: host.clone(),
             activation,
+            torn_bytes,
             runtime: Handle::current(),
             changed: Notify::new(),
             rested: Notify::new(),
@@ -240,6 +245,7 @@ impl Agent {
                 log: Some(log),
                 phase: Phase::Preparing,
                 closing: None,
+                cut_short: false,
                 closed: false,
                 born: false,
                 undriven: false,

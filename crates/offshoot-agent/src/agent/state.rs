@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     pub(super) kit: AgentKit,
     pub(super) host: AgentHost,
     pub(super) activation: u64,
+    /// Bytes of a torn last line that were cut off when the session was opened.
+    pub(super) torn_bytes: u64,
     pub(super) runtime: Handle,
     /// After every critical section that may have changed something.
     pub(super) changed: Notify,
@@ -94,6 +96,8 @@ pub(crate) struct State {
     pub(super) log: Option<Box<dyn SessionLog>>,
     pub(super) phase: Phase,
     pub(super) closing: Option<Pending>,
+    /// Closing began while there was something left to do.
+    pub(super) cut_short: bool,
     pub(super) closed: bool,
     /// The session's beginning is in the log, and the agent is listed.
     pub(super) born: bool,
@@ -121,6 +125,7 @@ impl State {
             return false;
         }
         self.closing = Some(pending);
+        self.cut_short = matches!(self.phase, Phase::Running(_)) || inner.scope.holds() > 0;
         self.announce_status(inner);
         if let Some(running) = self.running() {
             running.cut(CancelCause::Disposed, pending);

@@ -42,7 +42,7 @@ impl JsonlStore {
     /// [`StoreError::Io`] when the folder cannot be made or written to.
     pub fn open_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let folder = folder.into();
-        std::fs::create_dir_all(&folder).map_err(|error| io(&folder, error))?;
+        make_private(&folder).map_err(|error| io(&folder, error))?;
         // Asked now, so that an unwritable folder is an error at the start and not at the first event.
         let probe = folder.join(format!(".probe-{}", offshoot_core::fresh_id()));
         File::create(&probe)
@@ -69,6 +69,24 @@ impl JsonlStore {
     fn path(&self, id: &AgentId) -> PathBuf {
         self.folder.join(format!("{id}.jsonl"))
     }
+}
+
+/// Makes a folder, and what is above it, for this user alone: sessions hold whatever agents read.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// How a new session's file is opened: it must not be there, and is for this user alone.
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn io(place: &Path, error: std::io::Error) -> StoreError {
@@ -255,17 +273,13 @@ fn header_line(id: &AgentId, inherited: u64) -> Vec<u8> {
 impl SessionStore for JsonlStore {
     fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
         let path = self.path(id);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|error| {
-                if error.kind() == ErrorKind::AlreadyExists {
-                    StoreError::Exists(id.clone())
-                } else {
-                    io(&path, error)
-                }
-            })?;
+        let mut file = new_file().open(&path).map_err(|error| {
+            if error.kind() == ErrorKind::AlreadyExists {
+                StoreError::Exists(id.clone())
+            } else {
+                io(&path, error)
+            }
+        })?;
         let line = header_line(id, inherited);
         if let Err(error) = lock(&file, &path, id)
             .and_then(|()| file.write_all(&line).map_err(|error| io(&path, error)))

@@ -43,7 +43,7 @@ impl LiveWork for FakeWork {
         works.map(|(name, _)| name.clone()).collect()
     }
 
-    fn stop(&self, agent: &Agent, _: &str) {
+    fn stop(&self, agent: &Agent, _: offshoot_subagent::Interrupter, _: &str) {
         self.end(agent.id());
     }
 
