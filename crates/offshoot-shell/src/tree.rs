@@ -182,4 +182,34 @@ mod tests {
         }
         assert_ne!(Mark::new().0, Mark::new().0);
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn children_of_a_stranger_with_the_number_of_the_leader_are_not_found() {
+        use std::os::unix::process::CommandExt;
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "sleep 600 & echo begun; wait"]);
+        shell.stdout(std::process::Stdio::piped()).process_group(0);
+        let mut shell = shell.spawn().unwrap();
+        let mut begun = [0; 6];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut begun).unwrap();
+        let pid = i32::try_from(shell.id()).unwrap();
+        let tree = |group, started| Tree {
+            mark: Mark::new(),
+            leader: (group, started),
+            known: vec![(pid, started)],
+        };
+        let started = members::read(pid).unwrap().started;
+        // As if another group's: its processes are known by number and start, or not at all.
+        assert_eq!(tree(1, started).find().len(), 2, "the shell and its child");
+        let mut stranger = tree(1, started);
+        stranger.known = vec![(pid, started - 1)];
+        assert_eq!(stranger.find(), []);
+        let mut stranger = tree(pid, started - 1);
+        stranger.known.clear();
+        assert_eq!(stranger.find(), []);
+        let group = Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process_group(group, Signal::KILL).unwrap();
+        shell.wait().unwrap();
+    }
 }
