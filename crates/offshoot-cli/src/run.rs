@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use offshoot::Runtime;
-use offshoot::agent::{Agent, AgentId, Event, Message, SessionStore};
+use offshoot::agent::{Agent, AgentId, Event, EventObserver, EventRecord, Message, SessionStore};
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Input, Script};
 use offshoot::driver::{Model, ScriptedModel};
@@ -200,9 +200,10 @@ impl Run {
         );
         let observers = self.observe(&host);
         let root = self.open(&host)?;
+        let tell = self.progress.as_ref().map(Progress::teller);
         let say = |line: &str| {
-            if let Some(progress) = &self.progress {
-                progress.say(line);
+            if let Some(tell) = &tell {
+                tell(line);
             }
         };
         let lines = self.lines.as_deref();
@@ -230,8 +231,36 @@ impl Run {
         if let Some(progress) = &self.progress {
             guards.push(events.observe(progress.observer()));
         }
+        guards.push(events.observe(self.tells_of_torn_logs(host)));
         guards.push(events.observe(host.observer()));
         guards
+    }
+
+    /// "A torn last line is cut off and reported": once, when its session is resumed.
+    fn tells_of_torn_logs(&self, host: &Arc<Host>) -> Arc<dyn EventObserver> {
+        let host = Arc::clone(host);
+        let tell = self.progress.as_ref().map(Progress::teller);
+        Arc::new(move |record: &EventRecord| {
+            let agent = match &record.event {
+                Event::SessionStart(start) if start.resumed => {
+                    host.runtime().host().agents.get(&record.session)
+                }
+                _ => None,
+            };
+            let Some(torn) = agent.map(|agent| agent.torn_bytes()) else {
+                return;
+            };
+            if torn > 0 {
+                let line = format!(
+                    "session {}: the last line was torn, its {torn} bytes were cut off",
+                    record.session
+                );
+                match &tell {
+                    Some(tell) => tell(&line),
+                    None => output::note(line),
+                }
+            }
+        })
     }
 
     /// The root agent, with its prompt.

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -35,6 +37,9 @@ struct Session {
     usage: TreeUsage,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// What is cut off when the session is resumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    torn_bytes: Option<u64>,
 }
 
 /// `offshoot sessions`.
@@ -51,7 +56,13 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
         .into_iter()
         .map(|id| {
             let is_open = open.contains(&id);
-            read(&store, id, is_open)
+            let file = args.store.join(format!("{id}.jsonl"));
+            let mut session = read(&store, id, is_open);
+            if !is_open && session.error.is_none() {
+                // Who has it open may be in the middle of a line.
+                session.torn_bytes = torn_bytes(&file).ok().filter(|torn| *torn > 0);
+            }
+            session
         })
         .collect();
     let sessions = in_tree_order(sessions);
@@ -121,7 +132,28 @@ fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
         turns: 0,
         usage: TreeUsage::default(),
         error: None,
+        torn_bytes: None,
     }
+}
+
+/// How much of a file follows its last line end.
+fn torn_bytes(path: &Path) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut chunk = [0; 8 * 1024];
+    let mut before = length;
+    while before > 0 {
+        let size = chunk
+            .len()
+            .min(usize::try_from(before).unwrap_or(usize::MAX));
+        before -= size as u64;
+        file.seek(SeekFrom::Start(before))?;
+        file.read_exact(&mut chunk[..size])?;
+        if let Some(end) = chunk[..size].iter().rposition(|byte| *byte == b'\n') {
+            return Ok(length - before - end as u64 - 1);
+        }
+    }
+    Ok(length)
 }
 
 fn status(projection: &Projection, own: &[std::sync::Arc<StoredEvent>]) -> &'static str {
@@ -230,10 +262,13 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
             "{indent}{}  {label}  {mode}  {}  turns: {}  tokens: {input} in, {output} out",
             session.id, session.status, session.turns
         )?;
-        match &session.error {
-            Some(error) => writeln!(text, "  ({error})")?,
-            None => writeln!(text)?,
+        if let Some(error) = &session.error {
+            write!(text, "  ({error})")?;
         }
+        if let Some(torn) = session.torn_bytes {
+            write!(text, "  (its last line is torn: {torn} bytes)")?;
+        }
+        writeln!(text)?;
     }
     Ok(text)
 }

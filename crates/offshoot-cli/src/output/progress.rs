@@ -85,9 +85,12 @@ impl Progress {
         })
     }
 
-    /// Says something beside what is shown.
-    pub(crate) fn say(&self, line: &str) {
-        let _ = self.sender.send(Order::Say(line.to_owned()));
+    /// What says something beside what is shown.
+    pub(crate) fn teller(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let sender = self.sender.clone();
+        move |line| {
+            let _ = sender.send(Order::Say(line.to_owned()));
+        }
     }
 
     /// Shows the end and stops.

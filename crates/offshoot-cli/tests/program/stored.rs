@@ -204,3 +204,51 @@ fn a_log_that_cannot_grow_ends_the_run_with_its_place_and_loses_nothing() {
         "what was printed was accepted, and the other way round"
     );
 }
+
+#[test]
+fn a_torn_last_line_is_cut_off_and_reported_for_a_root_and_for_a_child() {
+    let place = Place::new();
+    let run = place.events(
+        json!({"prompt": "one", "agents": {
+            "root": [
+                {"calls": [{"name": "subagent", "args": {"description": "c", "prompt": "p"}}]},
+                {"text": "a", "open": ["go"]}, {"text": "b"}],
+            "c": [{"await": ["go"], "text": "xyz"}]}}),
+        &["--store", "store"],
+    );
+    let root = run.result["session"].as_str().expect("an id").to_owned();
+    let child = run.kind("subagent/started")[0]["child"].as_str();
+    let child = child.expect("an id").to_owned();
+    for (id, torn) in [(&root, "{\"seq\":99,\"ti"), (&child, "{\"x")] {
+        let path = place.path(&format!("store/{id}.jsonl"));
+        let mut log = std::fs::read_to_string(&path).expect("a log");
+        log.push_str(torn);
+        std::fs::write(path, log).expect("a file");
+    }
+    let sessions = listed(&place);
+    let torn: Vec<_> = sessions.iter().map(|s| s["torn_bytes"].clone()).collect();
+    assert_eq!(torn, [13, 3]);
+    let output = place
+        .offshoot(&["sessions", "--store", "store"])
+        .output()
+        .expect("the program");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("(its last line is torn: 13 bytes)"), "{text}");
+
+    let resume = |inputs: Value| {
+        place.events(
+            json!({"agents": {"root": [{"text": "x", "repeat": "forever"}], "c": [{"text": "y"}]}, "inputs": inputs}),
+            &["two", "--store", "store", "--resume", &root, "--timeout", "20"],
+        )
+    };
+    let again = json!([{"at": {"idle": "root"}, "to": "c", "mode": "followup", "text": "again"}]);
+    let resumed = resume(again);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    let note = |id: &str, bytes: u64| {
+        format!("offshoot: session {id}: the last line was torn, its {bytes} bytes were cut off\n")
+    };
+    let notes = note(&root, 13) + &note(&child, 3);
+    assert_eq!(resumed.stderr, notes);
+    assert_eq!(resume(json!([])).stderr, "");
+    assert!(listed(&place).iter().all(|s| s.get("torn_bytes").is_none()));
+}
