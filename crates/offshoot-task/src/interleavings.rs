@@ -328,6 +328,26 @@ fn an_abort_reaches_work_that_does_not_listen() {
 }
 
 #[test]
+fn a_task_that_is_given_up_ends_once_and_its_work_is_let_go() {
+    explore(|| {
+        let world = World::new(u32::MAX, false);
+        let (shared, key) = (Arc::clone(&world.shared), world.key);
+        let give_up = thread::spawn(move || {
+            shared.abort(key);
+            shared.give_up(key);
+        });
+        let threads = vec![
+            give_up,
+            world.close(),
+            world.thread(Actor::wait),
+            world.thread(Actor::give_up),
+        ];
+        // It joins the driver: that ends although the work would wait for ever.
+        world.join(threads).check();
+    });
+}
+
+#[test]
 fn a_hold_that_is_on_its_way_does_not_strand_a_closing() {
     explore(|| {
         // Nobody observes: the settlement itself gives the hold back, outside the lock.
