@@ -142,6 +142,25 @@ fn work_of_an_ending_run_is_killed_and_nobody_is_left_to_tell() {
     assert_eq!(run.of_type("inbox/discarded").count(), 0);
 }
 
+/// Waits until no process with this command line is left.
+fn wait_until_gone(command: &str) {
+    let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+    let is_there = || {
+        let processes = std::fs::read_dir("/proc").expect("the processes");
+        processes.flatten().any(|process| {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0)
+                .filter(|word| !word.is_empty())
+                .eq(words.iter().copied())
+        })
+    };
+    let begun = std::time::Instant::now();
+    while is_there() {
+        assert!(begun.elapsed().as_secs() < 20, "{command} goes on");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn crash_and_resume() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -150,6 +169,7 @@ fn crash_and_resume() {
     let crashed = Scripted::run(&scenario("crash"), folder.path(), &["--store", store]);
     assert_eq!(crashed.exit, Some(86));
     assert!(crashed.result.is_none());
+    wait_until_gone("sleep 600.25");
     let root = crashed.root().to_owned();
     let arguments = ["--store", store, "--resume", &root];
     let resumed = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);

@@ -184,7 +184,7 @@ impl Run {
 
     async fn play(mut self) -> Result<ExitCode, Fault> {
         let mut signals = Signals::listen().context("signals")?;
-        let mut builder = Runtime::builder(self.plan.config.clone());
+        let mut builder = Runtime::builder(self.plan.config.clone()).guard_commands();
         if let Some(store) = self.plan.store.take() {
             builder = builder.store(store);
         }

@@ -6,7 +6,9 @@ use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
-use offshoot_shell::{ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, start_shell};
+use offshoot_shell::{
+    Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, start_shell,
+};
 use offshoot_task::{OutputBuffer, StartError, TaskId, TaskOutcome, TaskRegistry};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -68,6 +70,7 @@ impl Bash {
         }
         let shell = ShellConfig {
             stop_grace: settings.stop_grace,
+            guardian: settings.guarded.then(Guardian::default),
             ..ShellConfig::default()
         };
         Self {

@@ -49,6 +49,9 @@ pub struct BashSettings {
     pub timeout: Duration,
     /// How long a command may take to end after it was asked to. Default 3 s.
     pub stop_grace: Duration,
+    /// Whether commands are killed when this process is killed, by a small process that is started
+    /// with the first command. For programs; default false.
+    pub guarded: bool,
     /// Where commands run; the process's own folder when absent.
     pub cwd: Option<PathBuf>,
 }
@@ -59,6 +62,7 @@ impl Default for BashSettings {
             background: true,
             timeout: Duration::from_secs(120),
             stop_grace: Duration::from_secs(3),
+            guarded: false,
             cwd: None,
         }
     }

@@ -28,6 +28,7 @@ pub struct RuntimeBuilder {
     sections: Vec<PromptSection>,
     providers: Vec<Arc<dyn Provider>>,
     cwd: Option<PathBuf>,
+    guarded: bool,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -74,6 +75,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Has shell commands killed when this process is killed, even by `SIGKILL`: a small process that
+    /// is started with the first command does it. For programs; a library starts no process that
+    /// nobody asked for.
+    #[must_use]
+    pub fn guard_commands(mut self) -> Self {
+        self.guarded = true;
+        self
+    }
+
     /// A runtime whose agents ask `model`.
     #[must_use]
     pub fn model(self, model: Arc<dyn Model>) -> Runtime {
@@ -99,7 +109,11 @@ impl RuntimeBuilder {
                 );
             }
         }
-        let toolbox = Toolbox::install(&tasks, &subagents, tools_settings(config, self.cwd));
+        let toolbox = Toolbox::install(
+            &tasks,
+            &subagents,
+            tools_settings(config, self.cwd, self.guarded),
+        );
         let tools = ToolSet::new(toolbox.tools.iter().cloned().chain(self.tools));
         let prompt = Prompt::new(toolbox.sections.iter().cloned().chain(self.sections));
         let kit = AgentKit {
@@ -138,6 +152,7 @@ impl Runtime {
             sections: Vec::new(),
             providers: Vec::new(),
             cwd: None,
+            guarded: false,
         }
     }
 
@@ -245,7 +260,11 @@ fn stop_grace(config: &Config) -> Duration {
 }
 
 /// The settings of the tools that a configuration asks for.
-pub(crate) fn tools_settings(config: &Config, cwd: Option<PathBuf>) -> ToolsSettings {
+pub(crate) fn tools_settings(
+    config: &Config,
+    cwd: Option<PathBuf>,
+    guarded: bool,
+) -> ToolsSettings {
     let tools = &config.tools;
     let subagents = config.subagent.iter().map(|entry| SubagentToolSettings {
         tool_name: entry.tool_name.clone(),
@@ -274,6 +293,7 @@ pub(crate) fn tools_settings(config: &Config, cwd: Option<PathBuf>) -> ToolsSett
             background: tools.bash.enable_run_in_background,
             timeout: Duration::from_millis(tools.bash.timeout_ms),
             stop_grace: stop_grace(config),
+            guarded,
             cwd,
         }),
         notices: NoticeSettings {
