@@ -43,6 +43,18 @@ pub fn scenario(name: &str) -> PathBuf {
         .join(format!("{name}.json"))
 }
 
+fn command(script: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(["run", "--json", "--timeout", "60", "--script"])
+        .arg(script)
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null());
+    command
+}
+
 /// One run of the program with `--json`.
 #[derive(Clone, Debug)]
 pub struct Scripted {
@@ -65,14 +77,22 @@ impl Scripted {
     /// When the program cannot be started or a line of its output is not JSON.
     #[must_use]
     pub fn run(script: &Path, folder: &Path, arguments: &[&str]) -> Self {
-        let output = Command::new(program())
-            .args(["run", "--json", "--timeout", "60", "--script"])
-            .arg(script)
+        let output = command(script, folder)
             .args(arguments)
-            .current_dir(folder)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .stdin(Stdio::null())
+            .output()
+            .expect("the program starts");
+        Self::of(&output)
+    }
+
+    /// Like [`run`](Self::run), with `folder` also as the place of temporary files.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    #[must_use]
+    pub fn run_in_tmp(script: &Path, folder: &Path) -> Self {
+        let output = command(script, folder)
+            .env("TMPDIR", folder)
             .output()
             .expect("the program starts");
         Self::of(&output)

@@ -227,3 +227,51 @@ fn an_end_whose_notice_was_cut_off_is_told_once() {
         assert_eq!(again.entered("root", source).count(), 0, "{name}");
     }
 }
+
+#[test]
+fn t184_what_the_window_lost_is_named_and_its_file_goes_with_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // 400 000 bytes: more than a task keeps, and far more than a result shows. The file is read by
+    // a second command while its task's record is there.
+    let script = serde_json::json!({
+        "prompt": "Write much.",
+        "agents": { "root": [
+            { "calls": [{ "name": "bash", "args": {
+                "command": "echo FIRST LINE; yes 123456789 | head -n 40000; echo LAST LINE",
+                "description": "much output",
+                "run_in_background": true
+            } }] },
+            { "text": "WAITING", "await_inbox": { "source": "task", "count": 1 } },
+            { "calls": [{ "name": "task_output", "args": { "task_id": "${task}" } }] },
+            { "calls": [{ "name": "bash", "args": {
+                "command": "set -- \"$TMPDIR\"/offshoot-*/*; head -n 1 \"$1\"; stat -c %a \"$1\"; stat -c %s \"$1\""
+            } }] },
+            { "text": "DONE" }
+        ] }
+    });
+    let path = folder.path().join("script.json");
+    std::fs::write(&path, script.to_string()).expect("a script");
+    let run = Scripted::run_in_tmp(&path, folder.path());
+    assert_eq!(run.outcome(), "completed", "{}", run.stderr);
+    let results: Vec<_> = run
+        .of_type("tool/result")
+        .map(|line| &line["event"]["text"])
+        .collect();
+    let shown = results[1].as_str().expect("a text");
+    let (mark, rest) = shown.split_once('\n').expect("a mark");
+    assert!(
+        mark.contains(" bytes omitted; the output from its beginning is in "),
+        "{mark}"
+    );
+    assert!(
+        rest.ends_with("LAST LINE\n[status: completed, exit code: 0]"),
+        "{shown}"
+    );
+    let file = results[2].as_str().expect("a text");
+    assert!(file.starts_with("FIRST LINE\n600\n400021\n"), "{file}");
+    let left = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["script.json"], "nothing is left behind");
+}

@@ -184,7 +184,10 @@ impl Run {
 
     async fn play(mut self) -> Result<ExitCode, Fault> {
         let mut signals = Signals::listen().context("signals")?;
-        let mut builder = Runtime::builder(self.plan.config.clone()).guard_commands();
+        let spill = SpillFolder::of_this_process();
+        let mut builder = Runtime::builder(self.plan.config.clone())
+            .guard_commands()
+            .spill(&spill.0);
         if let Some(store) = self.plan.store.take() {
             builder = builder.store(store);
         }
@@ -302,5 +305,21 @@ impl Run {
         }
         output::note(record.complaint());
         Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Where large outputs go while the program runs.
+struct SpillFolder(PathBuf);
+
+impl SpillFolder {
+    fn of_this_process() -> Self {
+        Self(std::env::temp_dir().join(format!("offshoot-{}", std::process::id())))
+    }
+}
+
+impl Drop for SpillFolder {
+    fn drop(&mut self) {
+        // The files went with their tasks. One that is still there belongs to somebody who reads it.
+        let _ = std::fs::remove_dir(&self.0);
     }
 }

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_shell::{
-    Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, start_shell,
+    Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, SpillConfig,
+    start_shell,
 };
 use offshoot_task::{OutputBuffer, StartError, TaskId, TaskOutcome, TaskRegistry};
 use schemars::JsonSchema;
@@ -70,6 +71,7 @@ impl Bash {
         }
         let shell = ShellConfig {
             stop_grace: settings.stop_grace,
+            spill: settings.spill.clone().map(SpillConfig::new),
             guardian: settings.guarded.then(Guardian::default),
             ..ShellConfig::default()
         };
@@ -194,6 +196,8 @@ impl Bash {
             text: &slice.text,
             gap: slice.gap,
             replaced: output.replaced(),
+            // Removed with the last handle to the output: the model could not read it any more.
+            file: None,
         };
         fit(&body, "(no output)", last, self.max_bytes)
     }

@@ -1,6 +1,8 @@
 //! Results that fit their bound: what has to be cut is cut from the front, with a mark that says how
 //! much, and the last line always stays whole.
 
+use std::path::Path;
+
 use offshoot_core::text;
 
 /// What a result is made of.
@@ -10,6 +12,8 @@ pub(crate) struct Body<'a> {
     pub(crate) gap: u64,
     /// Bytes in `text` that were no text and were replaced.
     pub(crate) replaced: u64,
+    /// The file that has the output from its first byte on.
+    pub(crate) file: Option<&'a Path>,
 }
 
 /// `body`, then `last` on a line of its own, in at most `max` bytes: when they do not fit, the body's
@@ -31,15 +35,15 @@ pub(crate) fn fit(body: &Body<'_>, empty: &str, last: &str, max: usize) -> Strin
     let words = words.strip_suffix('\n').unwrap_or(words);
     // The mark's length depends on its number: room is kept for the longest one.
     let room = max - tail_part.len();
-    let whole = mark(body.gap).len() + words.len() + 1;
+    let whole = mark(body.gap, body.file).len() + words.len() + 1;
     let kept = if whole <= room {
         words
     } else {
-        let longest = mark(u64::MAX).len() + 1;
+        let longest = mark(u64::MAX, body.file).len() + 1;
         text::tail(words, room.saturating_sub(longest))
     };
     let missing = body.gap + (words.len() - kept.len()) as u64;
-    let mark = mark(missing);
+    let mark = mark(missing, body.file);
     if mark.len() + kept.len() + 1 > room {
         return tail_part;
     }
@@ -47,10 +51,15 @@ pub(crate) fn fit(body: &Body<'_>, empty: &str, last: &str, max: usize) -> Strin
     format!("{mark}{kept}{newline}{tail_part}")
 }
 
-fn mark(missing: u64) -> String {
-    match missing {
-        0 => String::new(),
-        n => format!("[{n} bytes omitted]\n"),
+fn mark(missing: u64, file: Option<&Path>) -> String {
+    match (missing, file) {
+        (0, _) => String::new(),
+        (n, None) => format!("[{n} bytes omitted]\n"),
+        (n, Some(file)) => {
+            // A path may hold anything: it must not look like a line of the runtime's.
+            let file = text::one_line(&file.display().to_string(), 500);
+            format!("[{n} bytes omitted; the output from its beginning is in {file}]\n")
+        }
     }
 }
 
@@ -63,6 +72,7 @@ mod tests {
             text,
             gap: 0,
             replaced: 0,
+            file: None,
         }
     }
 
@@ -100,6 +110,7 @@ mod tests {
                     text: &words,
                     gap,
                     replaced: 0,
+                    file: None,
                 };
                 let fitted = fit(&body, "-", "[status: running]", max);
                 assert!(fitted.len() <= max, "{max}");

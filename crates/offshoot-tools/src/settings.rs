@@ -52,6 +52,9 @@ pub struct BashSettings {
     /// Whether commands are killed when this process is killed, by a small process that is started
     /// with the first command. For programs; default false.
     pub guarded: bool,
+    /// A folder for what a background command writes beyond what is kept in memory: a private file
+    /// each, removed with the task's record. Nowhere when absent.
+    pub spill: Option<PathBuf>,
     /// Where commands run; the process's own folder when absent.
     pub cwd: Option<PathBuf>,
 }
@@ -63,6 +66,7 @@ impl Default for BashSettings {
             timeout: Duration::from_secs(120),
             stop_grace: Duration::from_secs(3),
             guarded: false,
+            spill: None,
             cwd: None,
         }
     }

@@ -266,8 +266,8 @@ async fn carry(
     };
     match result {
         Ok(result) => outcome_of_task(&result),
-        Err(_) if context.stop_request().is_some() => TaskOutcome::killed(),
-        // The owner's end came before the run's beginning.
+        // Nothing began: the stop, or the owner's end, came before. Any other failure is told, also
+        // after a stop, since something may be left of it.
         Err(StartError::ParentClosing | StartError::Cancelled) => TaskOutcome::killed(),
         Err(error) => TaskOutcome::failed(error.to_string()),
     }

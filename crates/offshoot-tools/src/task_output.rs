@@ -103,6 +103,7 @@ impl TaskOutput {
             text: reading.text(),
             gap: reading.gap(),
             replaced: task.replaced,
+            file: reading.overflow(),
         };
         let shown = fit(&body, "(no new output)", &last, self.settings.max_bytes);
         let value = json!({

@@ -29,6 +29,7 @@ pub struct RuntimeBuilder {
     providers: Vec<Arc<dyn Provider>>,
     cwd: Option<PathBuf>,
     guarded: bool,
+    spill: Option<PathBuf>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -84,6 +85,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Keeps what background commands write beyond what is kept in memory in private files in this
+    /// folder, which is made when it is needed. Each file goes with its task's record.
+    #[must_use]
+    pub fn spill(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spill = Some(folder.into());
+        self
+    }
+
     /// A runtime whose agents ask `model`.
     #[must_use]
     pub fn model(self, model: Arc<dyn Model>) -> Runtime {
@@ -112,7 +121,7 @@ impl RuntimeBuilder {
         let toolbox = Toolbox::install(
             &tasks,
             &subagents,
-            tools_settings(config, self.cwd, self.guarded),
+            tools_settings(config, self.cwd, self.guarded, self.spill),
         );
         let tools = ToolSet::new(toolbox.tools.iter().cloned().chain(self.tools));
         let prompt = Prompt::new(toolbox.sections.iter().cloned().chain(self.sections));
@@ -153,6 +162,7 @@ impl Runtime {
             providers: Vec::new(),
             cwd: None,
             guarded: false,
+            spill: None,
         }
     }
 
@@ -264,6 +274,7 @@ pub(crate) fn tools_settings(
     config: &Config,
     cwd: Option<PathBuf>,
     guarded: bool,
+    spill: Option<PathBuf>,
 ) -> ToolsSettings {
     let tools = &config.tools;
     let subagents = config.subagent.iter().map(|entry| SubagentToolSettings {
@@ -294,6 +305,7 @@ pub(crate) fn tools_settings(
             timeout: Duration::from_millis(tools.bash.timeout_ms),
             stop_grace: stop_grace(config),
             guarded,
+            spill,
             cwd,
         }),
         notices: NoticeSettings {
