@@ -80,6 +80,39 @@ fn settlement() {
 }
 
 #[test]
+fn a_hidden_tool_is_neither_shown_nor_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Scripted::run(&scenario("tool-filter"), folder.path(), &[]);
+    compare("tool-filter", &normalised(&run));
+    assert!(
+        !folder.path().join("made").exists(),
+        "the command did not run"
+    );
+    let hidden = run.of_label("filtered").map(|line| &line["event"]);
+    let hidden = hidden
+        .into_iter()
+        .find(|event| event["type"] == "tool/result")
+        .expect("a result");
+    assert_eq!(hidden["code"], "UNKNOWN_TOOL");
+}
+
+#[test]
+fn a_refused_task_leaves_nothing_and_a_freed_place_is_taken_with_the_next_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Scripted::run(&scenario("task-limit"), folder.path(), &[]);
+    compare("task-limit", &normalised(&run));
+    assert!(
+        !folder.path().join("made").exists(),
+        "the refused command did not run"
+    );
+    let ids: Vec<_> = run
+        .of_type("task/started")
+        .map(|line| &line["event"]["task_id"])
+        .collect();
+    assert_eq!(ids, ["bash-1", "bash-2"]);
+}
+
+#[test]
 fn child_message_first() {
     let run = check("child-message-first");
     let entered: Vec<_> = run
