@@ -128,9 +128,11 @@ impl State {
             let _ = dead.kill();
             let _ = dead.wait();
         }
+        // A dot of the mark is a dot: as a pattern it would also fit another host's.
+        let mark = host_mark().replace('.', r"\.");
         let mut command = Command::new("/bin/sh");
         command
-            .args(["-c", SCRIPT, "offshoot-guardian", MARK, host_mark()])
+            .args(["-c", SCRIPT, "offshoot-guardian", MARK, &mark])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
