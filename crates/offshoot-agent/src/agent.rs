@@ -316,7 +316,7 @@ impl Agent {
         self.lock().cut_short
     }
 
-    /// Tokens of this residency: its own, and those of its finished subagents.
+    /// Tokens of this residency: its own, and with those that ended below it.
     #[must_use]
     pub fn usage(&self) -> (Usage, Usage) {
         let state = self.lock();
@@ -326,7 +326,7 @@ impl Agent {
         (own, total)
     }
 
-    /// Adds what a finished subagent and its subtree used.
+    /// Adds what an agent below and its subtree used.
     pub fn add_subtree_usage(&self, usage: Usage) {
         self.lock().subtree += usage;
     }

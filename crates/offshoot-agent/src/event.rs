@@ -170,7 +170,7 @@ impl TurnEndReason {
 /// An event of a crate above: its type, with a `/` in it, and its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extension {
-    /// For example `task/started`.
+    /// For example `build/started`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Everything else.

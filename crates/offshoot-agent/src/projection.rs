@@ -448,19 +448,6 @@ impl Projection {
         events.push(Event::StepEnd { turn, step });
         events
     }
-
-    /// The name of the tool that an earlier call asked for.
-    #[must_use]
-    pub fn tool_of(&self, call_id: &CallId) -> Option<&str> {
-        self.history.iter().rev().find_map(|item| match item {
-            HistoryItem::Assistant(message) => message
-                .calls
-                .iter()
-                .find(|call| call.id == *call_id)
-                .map(|call| call.name.as_str()),
-            _ => None,
-        })
-    }
 }
 
 /// Whether somebody asked for work with it, as opposed to a notice.
