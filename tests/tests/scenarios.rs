@@ -219,6 +219,34 @@ fn crash_and_resume() {
     assert_eq!(again.entered("root", "task").count(), 0);
 }
 
+/// A child that waited for a task of its own did not finish, though its last turn did; and what its own
+/// child had used is not forgotten.
+#[test]
+fn a_child_that_waited_when_the_program_died_is_lost_with_all_that_it_cost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("sessions");
+    let store = store.to_str().expect("a path");
+    let crashed = Scripted::run(&scenario("crash-below"), folder.path(), &["--store", store]);
+    assert_eq!(crashed.exit, Some(86), "{}", crashed.stderr);
+    wait_until_gone("sleep 600.75");
+    let root = crashed.root().to_owned();
+    let arguments = ["--store", store, "--resume", &root];
+    let resumed = Scripted::run(&scenario("crash.resume"), folder.path(), &arguments);
+    let settled: Vec<_> = resumed.of_type("subagent/settled").collect();
+    assert_eq!(settled.len(), 1, "{}", resumed.stderr);
+    let settled = &settled[0]["event"];
+    assert_eq!(settled["label"], "middle");
+    assert_eq!(settled["outcome"], "lost");
+    // Three replies of its own, the default 10 read each, and the 7 and 5 of its child.
+    let usage = &settled["usage"];
+    assert_eq!(
+        (&usage["input"], &usage["total_input"]),
+        (&30.into(), &37.into())
+    );
+    let own = usage["output"].as_u64().expect("a number");
+    assert_eq!(usage["total_output"], own + 5);
+}
+
 /// Cuts a stored session after its first event of this kind, and in the middle of what was appended
 /// with it.
 fn cut_after(store: &std::path::Path, root: &str, kind: &str) {

@@ -48,7 +48,7 @@ impl Subagents {
             }
         };
         let facts = projection.facts();
-        let cut = facts.end.is_none() || was_cut(&projection);
+        let cut = facts.end.is_none() || self.was_cut(&projection);
         let outcome = if cut {
             Outcome::Lost
         } else {
@@ -62,15 +62,28 @@ impl Subagents {
             text: facts.text.clone(),
             cut: facts.cut,
             error: facts.error.clone(),
-            usage: TreeUsage::new(facts.usage, self.total(&projection)),
+            usage: TreeUsage::new(
+                facts.usage,
+                self.total(&projection, self.0.settings.max_depth),
+            ),
             stopped: Vec::new(),
             generation: facts.generation + 1,
         }
     }
 
+    /// Whether a session stopped in the middle of something: a turn, an unread message that would have
+    /// started one, or something that it had started.
+    fn was_cut(&self, projection: &Projection) -> bool {
+        projection.open_turn().is_some()
+            || projection.inbox().has_waking()
+            || !open_runs(projection).is_empty()
+            || self.work().was_alive(projection)
+    }
+
     /// What a residency and everything below it used: its own, what its settled children used, and
-    /// what was used below those that it had not heard of.
-    fn total(&self, projection: &Projection) -> Usage {
+    /// what was used below those that it had not heard of, at most `levels` deep: damaged sessions may
+    /// name each other in a ring.
+    fn total(&self, projection: &Projection, levels: u32) -> Usage {
         let mut total = projection.facts().usage;
         let settled = projection
             .present_extensions()
@@ -78,9 +91,12 @@ impl Subagents {
         for (.., usage) in settled {
             total += usage.total();
         }
+        let Some(below) = levels.checked_sub(1) else {
+            return total;
+        };
         for run in open_runs(projection) {
             if let Ok(events) = self.0.host.store.read(&run.child) {
-                total += self.total(&Projection::of(&events));
+                total += self.total(&Projection::of(&events), below);
             }
         }
         total
@@ -102,32 +118,4 @@ impl Subagents {
             tracing::warn!(child = %run.child, %error, "unread messages could not be discarded");
         }
     }
-}
-
-/// Whether a session stopped in the middle of something: a turn, an unread message that would have
-/// started one, or something that it had started.
-fn was_cut(projection: &Projection) -> bool {
-    projection.open_turn().is_some()
-        || projection.inbox().has_waking()
-        || !open_runs(projection).is_empty()
-        || has_open_tasks(projection)
-}
-
-/// Whether something with a `…/started` event and an id has no `…/settled` one.
-fn has_open_tasks(projection: &Projection) -> bool {
-    let mut open = std::collections::HashSet::new();
-    for event in projection.extensions() {
-        let Some(id) = event
-            .field("task_id")
-            .filter(|_| event.kind.starts_with("task/"))
-        else {
-            continue;
-        };
-        match event.kind.as_str() {
-            "task/started" => open.insert(id),
-            "task/settled" => open.remove(id),
-            _ => false,
-        };
-    }
-    !open.is_empty()
 }

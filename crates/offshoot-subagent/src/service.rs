@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use offshoot_agent::{Agent, AgentHost, AgentId};
+use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
 
 use crate::activation::Activation;
 use crate::limit::TreeLimit;
@@ -53,6 +53,9 @@ pub trait LiveWork: Send + Sync + 'static {
     /// Asks all of it to stop, on behalf of `by`. What stops on an interrupt must not wake the agent.
     fn stop(&self, agent: &Agent, by: Interrupter, reason: &str);
 
+    /// Whether a session that nobody is resident for says that some of it had not ended.
+    fn was_alive(&self, session: &Projection) -> bool;
+
     /// Tells a resumed agent, before it runs, of what was alive when its last process ended.
     fn recover(&self, agent: &Agent);
 }
@@ -65,6 +68,10 @@ impl LiveWork for NoWork {
     }
 
     fn stop(&self, _: &Agent, _: Interrupter, _: &str) {}
+
+    fn was_alive(&self, _: &Projection) -> bool {
+        false
+    }
 
     fn recover(&self, _: &Agent) {}
 }

@@ -308,6 +308,10 @@ impl LiveWork for RegistryWork {
         }
     }
 
+    fn was_alive(&self, session: &Projection) -> bool {
+        !open_tasks(session).is_empty()
+    }
+
     fn recover(&self, agent: &Agent) {
         let (lost, owed) = agent.with_projection(|projection| {
             self.reserve(projection);

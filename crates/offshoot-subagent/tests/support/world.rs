@@ -47,6 +47,10 @@ impl LiveWork for FakeWork {
         self.end(agent.id());
     }
 
+    fn was_alive(&self, _: &offshoot_agent::Projection) -> bool {
+        false
+    }
+
     fn recover(&self, agent: &Agent) {
         self.recovered.lock().unwrap().push(agent.id().clone());
     }
