@@ -61,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("offshoot-cli", &["offshoot"]),
     ("offshoot-tests", &["offshoot"]),
+    ("offshoot-peers", &[]),
     ("xtask", &["offshoot"]),
 ];
 
