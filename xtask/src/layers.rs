@@ -59,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "offshoot-mcp",
         ],
     ),
+    ("offshoot-model-server", &[]),
     ("offshoot-cli", &["offshoot"]),
     ("offshoot-tests", &["offshoot"]),
     ("offshoot-peers", &[]),
