@@ -16,11 +16,12 @@ use offshoot_core::{Scope, WallClock};
 use serde::{Deserialize, Serialize};
 
 use crate::event::Shared;
+use crate::machine::Record;
 use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
     StoredEvent, ToolSet, TurnDriver, Usage,
 };
-use state::{Inner, Phase, State};
+use state::{Inner, State};
 
 pub use accept::{Delivered, Placement, SendError};
 pub use close::Pending;
@@ -279,13 +280,13 @@ impl Agent {
     /// Reads the agent's state. `read` runs under the agent's lock: it must be short and must not
     /// call any agent.
     pub fn with_projection<R>(&self, read: impl FnOnce(&Projection) -> R) -> R {
-        read(&self.lock().projection)
+        read(self.lock().projection())
     }
 
     /// What the agent is doing.
     #[must_use]
     pub fn status(&self) -> Status {
-        match self.lock().status() {
+        match self.lock().machine.status() {
             Status::Idle | Status::Running if self.0.scope.is_closing() => Status::Closing,
             status => status,
         }
@@ -313,14 +314,14 @@ impl Agent {
     /// that it had started was alive.
     #[must_use]
     pub fn was_cut_short(&self) -> bool {
-        self.lock().cut_short
+        self.lock().machine.was_cut_short()
     }
 
     /// Tokens of this residency: its own, and with those that ended below it.
     #[must_use]
     pub fn usage(&self) -> (Usage, Usage) {
         let state = self.lock();
-        let own = state.projection.facts().usage;
+        let own = state.projection().facts().usage;
         let mut total = own;
         total += state.subtree;
         (own, total)
@@ -338,37 +339,14 @@ impl Agent {
     /// [`SendError::Closed`] after the agent has closed; [`SendError::Log`] when the log cannot be
     /// written.
     pub fn record(&self, extension: crate::Extension) -> Result<(), SendError> {
-        self.commit(|state, inner| {
-            if state.is_closed() {
-                return Err(SendError::Closed);
-            }
-            state
-                .append(inner, vec![Event::Extension(extension)])
-                .map_err(SendError::from)
-        })
+        self.record_in_step(Event::Extension(extension))
     }
 
     pub(crate) fn record_in_step(&self, event: Event) -> Result<(), SendError> {
         self.commit(|state, inner| {
-            // The step itself, and not only some step: a context may outlive what it names.
-            let open = state.projection.open_turn().filter(|open| open.step_open);
-            let open = open.filter(|open| event.step() == Some((open.turn, open.step)));
-            let open = open.ok_or(SendError::Closed)?;
-            let unpaired = match &event {
-                Event::ToolCall { call_id, .. } if open.position(call_id, false).is_none() => {
-                    Some(call_id)
-                }
-                Event::ToolResult { result, .. }
-                    if open.position(&result.call_id, true).is_none() =>
-                {
-                    Some(&result.call_id)
-                }
-                _ => None,
-            };
-            if let Some(call) = unpaired {
-                return Err(SendError::Unpaired(call.clone()));
-            }
-            state.append(inner, vec![event]).map_err(SendError::from)
+            let (recorded, appended) = state.run(inner, Record(event));
+            recorded?;
+            Ok(appended?)
         })
     }
 
@@ -378,7 +356,7 @@ impl Agent {
             let mut state = self.lock();
             state.epoch += 1;
             let result = change(&mut state, &self.0);
-            let rested = !matches!(state.phase, Phase::Running(_));
+            let rested = !state.machine.is_running();
             (result, std::mem::take(&mut state.undriven), rested)
         };
         if undriven {
@@ -412,7 +390,7 @@ impl Agent {
             let rested = self.0.rested.notified();
             let mut rested = std::pin::pin!(rested);
             rested.as_mut().enable();
-            if !matches!(self.lock().phase, Phase::Running(_)) {
+            if !self.lock().machine.is_running() {
                 return;
             }
             rested.await;
@@ -435,14 +413,14 @@ impl Agent {
 
     /// Waits until something waits for the agent's next step. Dropping the future has no effect.
     pub async fn next_step_arrival(&self) {
-        self.until(|state| state.projection.inbox().has_next_step().then_some(()))
+        self.until(|state| state.projection().inbox().has_next_step().then_some(()))
             .await;
     }
 
     /// Waits until the agent's state changes to one of which `done` holds. Dropping the future has
     /// no effect. `done` runs under the agent's lock: it must be short and not call any agent.
     pub async fn until_projection<R>(&self, mut done: impl FnMut(&Projection) -> Option<R>) -> R {
-        self.until(|state| done(&state.projection)).await
+        self.until(|state| done(state.projection())).await
     }
 
     /// Whether the agent is idle and nothing that it started is alive. Parked messages do not count.
@@ -451,7 +429,7 @@ impl Agent {
         // A notice is accepted before the hold of what it tells is released, and acceptance takes
         // this lock: an idle agent without holds therefore has no notice on its way.
         let state = self.lock();
-        state.status() == Status::Idle && self.0.scope.holds() == 0
+        state.machine.status() == Status::Idle && self.0.scope.holds() == 0
     }
 
     /// Waits until the agent is at rest, or closing. Dropping the future has no effect.

@@ -6,6 +6,7 @@
 //! - [`TurnDriver`]: what one step of a turn does. Bring your own, or take the stock one.
 //! - [`SessionStore`]: where session logs live: [`MemoryStore`], [`JsonlStore`], or your own.
 //! - [`Tool`], [`ToolSet`], [`Prompt`]: what a model is shown, and what runs when it calls.
+//! - [`machine`]: the state machine behind an agent, pure, for a host that runs it elsewhere.
 //! - [`EventHub`]: every event of every session, in the order of commit.
 //!
 //! This crate knows no model, no background task and no subagent: those add their events as
@@ -17,6 +18,7 @@ mod event;
 mod hub;
 mod id;
 mod inbox;
+pub mod machine;
 mod message;
 mod projection;
 mod prompt;

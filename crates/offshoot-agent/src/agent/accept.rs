@@ -1,9 +1,9 @@
 //! How a message is accepted: appended to the log, and, if it may wake an idle agent, the turn that
 //! it opens is appended with it.
 
-use super::state::{Arriving, Phase, State};
 use super::{Agent, CancelCause, Pending};
-use crate::{AppendError, CallId, Event, Message, MessageId, Target};
+use crate::machine::{Accept, Cancel, Withdraw};
+use crate::{AppendError, CallId, Message, MessageId};
 
 /// A message was refused: nothing was appended.
 #[derive(Debug, thiserror::Error)]
@@ -68,28 +68,6 @@ pub struct Delivered {
     pub placement: Placement,
 }
 
-/// How a message is put into the inbox.
-struct Mode {
-    target: Target,
-    wake: bool,
-    /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
-    notice: bool,
-}
-
-impl State {
-    /// Where a message for `target` goes now.
-    fn placement(&self, target: Target, wake: bool) -> Placement {
-        match &self.phase {
-            Phase::Running(running) if running.cancel.is_cancelled() && wake => Placement::NextTurn,
-            Phase::Running(running) if running.cancel.is_cancelled() => Placement::Parked,
-            Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
-            Phase::Running(_) => Placement::NextTurn,
-            Phase::Idle if wake => Placement::TurnStarted,
-            Phase::Idle | Phase::Preparing => Placement::Parked,
-        }
-    }
-}
-
 impl Agent {
     /// Accepts a message for a turn of its own; an idle agent begins it at once.
     ///
@@ -97,14 +75,7 @@ impl Agent {
     ///
     /// [`SendError`]; the message was then not appended.
     pub fn followup(&self, message: Message) -> Result<Delivered, SendError> {
-        self.accept(
-            message,
-            &Mode {
-                target: Target::NextTurn,
-                wake: true,
-                notice: false,
-            },
-        )
+        self.accept(Accept::followup(message))
     }
 
     /// Accepts a message for the next step; an idle agent begins a turn at once.
@@ -113,14 +84,7 @@ impl Agent {
     ///
     /// [`SendError`]; the message was then not appended.
     pub fn steer(&self, message: Message) -> Result<Delivered, SendError> {
-        self.accept(
-            message,
-            &Mode {
-                target: Target::NextStep,
-                wake: true,
-                notice: false,
-            },
-        )
+        self.accept(Accept::steer(message))
     }
 
     /// Accepts a message for the next step without waking an idle agent.
@@ -129,14 +93,7 @@ impl Agent {
     ///
     /// [`SendError`]; the message was then not appended.
     pub fn inject(&self, message: Message) -> Result<Delivered, SendError> {
-        self.accept(
-            message,
-            &Mode {
-                target: Target::NextStep,
-                wake: false,
-                notice: false,
-            },
-        )
+        self.accept(Accept::inject(message))
     }
 
     /// Accepts a notice of the runtime for the next step. `wake` is what its sender wants; it is
@@ -162,75 +119,17 @@ impl Agent {
         message: Message,
         wake: bool,
     ) -> Result<Delivered, SendError> {
-        let mode = Mode {
-            target: Target::NextStep,
-            wake,
-            notice: true,
-        };
-        self.accept_after(facts, message, &mode)
+        self.accept(Accept::notice(facts, message, wake))
     }
 
-    fn accept(&self, message: Message, mode: &Mode) -> Result<Delivered, SendError> {
-        self.accept_after(Vec::new(), message, mode)
-    }
-
-    fn accept_after(
-        &self,
-        facts: Vec<crate::Extension>,
-        message: Message,
-        mode: &Mode,
-    ) -> Result<Delivered, SendError> {
+    fn accept(&self, message: Accept) -> Result<Delivered, SendError> {
         self.commit(|state, inner| {
             state.follow_scope(inner);
-            if state.closed {
-                return Err(SendError::Closed);
-            }
-            if state.closing.is_some() && !mode.notice {
-                return Err(SendError::Closing);
-            }
-            if state.projection.knows_message(&message.id) {
-                return Err(SendError::Duplicate(message.id));
-            }
-            let waiting = state.projection.inbox().len();
-            if !mode.notice && waiting >= inner.host.settings.inbox_capacity {
-                return Err(SendError::Full(waiting));
-            }
-            let generation = message.source.generation;
-            let too_long = generation > inner.host.settings.max_wake_chain;
-            let stopped = state.projection.stopped_by_user();
-            let quiet = mode.notice && (state.closing.is_some() || too_long || stopped);
-            let wake = mode.wake && !quiet;
-            let target = mode.target;
-            let placement = state.placement(target, wake);
-            let message_id = message.id.clone();
-            // Room for the turn that the message may open: its start and one claim.
-            let mut events = Vec::with_capacity(facts.len() + 3);
-            events.extend(facts.into_iter().map(Event::Extension));
-            events.push(Event::InboxInserted {
-                target,
-                wake,
-                message: message.into(),
-            });
-            if placement == Placement::TurnStarted {
-                let arriving = Arriving {
-                    id: message_id.clone(),
-                    target,
-                    generation,
-                };
-                state.open_turn(inner, events, Some(arriving))?;
-            } else {
-                state.append(inner, events)?;
-                if wake && let Some(running) = state.running() {
-                    // Between a cancel and the end of its turn a wake is for a turn of its own.
-                    if running.cancel.is_cancelled() {
-                        running.latched.push(message_id.clone());
-                    }
-                }
-            }
-            Ok(Delivered {
-                message_id,
-                placement,
-            })
+            state.repair(inner)?;
+            let (delivered, appended) = state.run(inner, message);
+            let delivered = delivered?;
+            appended?;
+            Ok(delivered)
         })
     }
 
@@ -239,34 +138,19 @@ impl Agent {
     /// The turn ends `aborted` with the first cause that it was cancelled with. What waits under
     /// [`Pending::Keep`] stays parked until the next message that wakes. Returns whether a turn ran.
     pub fn cancel(&self, cause: CancelCause, pending: Pending) -> bool {
-        self.commit(|state, inner| {
-            if cause == CancelCause::User {
-                state.projection.stop_by_user();
-            }
-            // Cut under the lock and before the log is written: a message that is accepted after this
-            // call finds the turn cancelled, and the stop does not depend on the log.
-            let running = state.running().map(|running| running.cut(cause, pending));
-            if pending == Pending::Discard && !state.closed {
-                let events = state.discarding(cause.as_str(), false);
-                if !events.is_empty() {
-                    let _ = state.append(inner, events);
-                }
-            }
-            running.is_some()
-        })
+        // What waits is not discarded when the log refuses; the stop is a stop all the same.
+        self.commit(|state, inner| state.run(inner, Cancel { cause, pending }).0)
     }
 
     /// Discards one waiting message. False when it does not wait: unknown, claimed or read.
     pub fn withdraw(&self, id: &MessageId, cause: &str) -> bool {
+        let withdraw = Withdraw {
+            id: id.clone(),
+            cause: cause.to_owned(),
+        };
         self.commit(|state, inner| {
-            if state.closed || !state.projection.inbox().contains(id) {
-                return false;
-            }
-            let event = Event::InboxDiscarded {
-                message_id: id.clone(),
-                cause: cause.to_owned(),
-            };
-            state.append(inner, vec![event]).is_ok()
+            let (found, appended) = state.run(inner, withdraw);
+            found && appended.is_ok()
         })
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use offshoot_core::CloseReport;
 
-use super::state::Phase;
-use super::{Agent, CancelCause, Status};
+use super::Agent;
+use crate::machine::{CloseIfSettled, Closed, Settle};
 
 /// How long the end of an agent waits for its step, which the cancel grace should have ended long
 /// before: less than a scope waits for a cleanup, so that the session is let go in any case.
@@ -37,20 +37,15 @@ impl Agent {
     #[must_use = "whether the agent is now closing"]
     pub fn close_if_settled(&self) -> bool {
         self.commit(|state, inner| {
-            let began = state.closing;
             state.follow_scope(inner);
-            let idle = state.status() == Status::Idle && !matches!(state.phase, Phase::Preparing);
-            let facts = state.projection.facts();
-            let interrupted = facts.end == Some(crate::TurnEndReason::Aborted);
-            let parked = interrupted && state.projection.inbox().has_waking();
-            if !idle || parked || inner.scope.holds() > 0 {
-                if state.closing == began {
-                    // Nothing changed: who asks at every change must not find one in the asking.
-                    state.epoch -= 1;
-                }
-                return false;
+            let held = inner.scope.holds() > 0;
+            let before = state.machine.closing();
+            let (closes, _) = state.run(inner, CloseIfSettled { held });
+            if !closes && state.machine.closing() == before {
+                // Nothing changed: who asks at every change must not find one in the asking.
+                state.epoch -= 1;
             }
-            state.begin_closing(inner, Pending::Keep)
+            closes
         })
     }
 
@@ -72,12 +67,13 @@ impl Agent {
 
     /// Waits until the agent begins to close. Dropping the future has no effect.
     pub async fn closing(&self) {
-        self.until(|state| state.closing.map(drop)).await;
+        self.until(|state| state.machine.closing().map(drop)).await;
     }
 
     /// Waits until the agent has closed. Dropping the future has no effect.
     pub async fn closed(&self) {
-        self.until(|state| state.closed.then_some(())).await;
+        self.until(|state| state.machine.is_closed().then_some(()))
+            .await;
     }
 
     /// The last cleanup of the agent's scope: waits for the drive, then lets the session go.
@@ -88,23 +84,12 @@ impl Agent {
             tracing::error!(agent = %self.id(), "a step did not end: its session is let go");
         }
         let log = self.commit(|state, inner| {
-            if !state.born {
-                // Its maker is still at it, and finds the agent closed.
-                state.closed = true;
-                return None;
+            // An agent that is not born has nothing to tell; its maker finds it closed.
+            if state.born {
+                let _ = state.run(inner, Settle);
             }
-            // A turn whose end could not be written is ended now, or else when the session goes on.
-            let mut events = state.projection.repairs();
-            if state.closing == Some(Pending::Discard) {
-                events.extend(state.discarding(CancelCause::Disposed.as_str(), true));
-            }
-            if !events.is_empty() {
-                let _ = state.append(inner, events);
-            }
-            let log = state.log.take();
-            state.closed = true;
-            state.announce_status(inner);
-            log
+            let _ = state.run(inner, Closed);
+            state.log.take().filter(|_| state.born)
         });
         self.host().agents.leave(&self);
         // What was accepted survives the process without this. A root's log is made to survive a loss

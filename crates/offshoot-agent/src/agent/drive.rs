@@ -10,40 +10,27 @@ use offshoot_core::text;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::state::{Inner, Phase, State};
-use super::{Agent, CancelCause, Pending};
-use crate::{
-    AppendError, DriverError, Event, StepContext, StepKey, StepOutcome, Target, TurnEndReason,
+use super::state::{Inner, State};
+use super::{Agent, Pending};
+use crate::machine::{
+    After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, StepEnded, TurnEnded,
 };
-
-/// How a turn ended.
-struct End {
-    reason: TurnEndReason,
-    error: Option<String>,
-}
-
-impl End {
-    fn new(reason: TurnEndReason) -> Self {
-        Self {
-            reason,
-            error: None,
-        }
-    }
-
-    fn error(message: impl Into<String>) -> Self {
-        Self {
-            reason: TurnEndReason::Error,
-            error: Some(message.into()),
-        }
-    }
-}
+use crate::{StepContext, StepKey, TurnEndReason};
 
 /// Runs the turn that was opened for it, and those that follow, until the agent is idle.
 pub(super) async fn drive(mut driven: Driven) {
+    let mut ended = None;
     while let Some(agent) = &driven.0 {
-        let end = run_turn(agent).await;
-        if !agent.commit(|state, inner| finish_turn(agent, state, inner, end)) {
-            driven.0 = None;
+        match agent.commit(|state, inner| go_on(state, inner, ended.take())) {
+            Next::Step(begun, signal) => {
+                let context = context(agent, begun, signal);
+                ended = Some(run_step(agent, &context).await);
+            }
+            Next::Turn => {}
+            Next::Idle => {
+                tracing::debug!(agent = %agent.id(), "idle");
+                driven.0 = None;
+            }
         }
     }
 }
@@ -56,197 +43,64 @@ impl Drop for Driven {
     fn drop(&mut self) {
         let Some(agent) = self.0.take() else { return };
         agent.commit(|state, inner| {
-            let _ = state.repair(inner);
-            state.phase = Phase::Idle;
-            if state.closing.is_none() {
-                state.announce_status(inner);
-            }
+            let _ = state.run(inner, Repair);
+            let _ = state.run(inner, Rest);
         });
     }
 }
 
-/// Ends the turn, and in the same critical section decides what is next: the next turn, or idle.
-/// Returns whether another turn was opened.
-fn finish_turn(agent: &Agent, state: &mut State, inner: &Arc<Inner>, end: End) -> bool {
+/// What a drive does next.
+enum Next {
+    Step(Begun, CancellationToken),
+    /// The next turn was opened.
+    Turn,
+    Idle,
+}
+
+/// Begins the next step; or ends the turn, and in the same critical section decides what is next: the
+/// next turn, or idle.
+fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>) -> Next {
     state.follow_scope(inner);
-    let (aborted, cause, latched) = match state.running() {
-        Some(running) => (
-            running.cancel.is_cancelled(),
-            running.cause,
-            std::mem::take(&mut running.latched),
-        ),
-        None => (false, None, Vec::new()),
+    let after = match ended {
+        Some(ended) => state.run(inner, ended).0,
+        None => After::Step,
     };
-    let ordinary = end.reason.is_ordinary() && !aborted;
-    if let Err(error) = append_end(state, inner, end, aborted.then_some(cause).flatten()) {
+    let end = match after {
+        After::End(end) => end,
+        After::Step => match state.run(inner, BeginStep) {
+            (Some(begun), Ok(())) => return Next::Step(begun, state.signal.clone()),
+            (None, _) => TurnEnded::new(TurnEndReason::Aborted),
+            (Some(_), Err(error)) => TurnEnded::error(error.to_string()),
+        },
+    };
+    let reason = end.reason;
+    if let ((), Err(error)) = state.run(inner, EndTurn(end)) {
         tracing::error!(agent = %inner.id, %error, "the end of a turn could not be written");
     }
-    let inbox = state.projection.inbox();
-    let waits = if ordinary {
-        !inbox.is_empty()
-    } else {
-        latched.iter().any(|id| inbox.contains(id))
-    };
-    // A log that cannot be written opens no turn: what waits stays parked.
-    let may = state.closing.is_none() && state.projection.open_turn().is_none();
-    if waits && may && state.open_next_turn(inner) {
-        return true;
-    }
-    state.phase = Phase::Idle;
-    if state.closing.is_none() {
-        state.announce_status(inner);
-    }
-    tracing::debug!(agent = %agent.id(), "idle");
-    false
-}
-
-fn append_end(
-    state: &mut State,
-    inner: &Inner,
-    end: End,
-    aborted: Option<CancelCause>,
-) -> Result<(), AppendError> {
-    let Some(open) = state.projection.open_turn() else {
-        return Ok(());
-    };
-    let turn = open.turn;
-    let mut events = state
-        .projection
-        .close_step(|dispatched| match (aborted, dispatched) {
-            (Some(_), true) => ("ABORTED", "the call was aborted"),
-            (Some(_), false) => (
-                "ABORTED_BEFORE_DISPATCH",
-                "the call was aborted before it started",
-            ),
-            (None, _) => (
-                "NOT_ANSWERED",
-                "the step ended before this call was answered",
-            ),
-        });
-    if let Some(cause) = state.running().and_then(|running| running.discard) {
-        events.extend(
-            state
-                .projection
-                .inbox()
-                .claimed()
-                .map(|entry| Event::InboxDiscarded {
-                    message_id: entry.message.id.clone(),
-                    cause: cause.as_str().to_owned(),
-                }),
-        );
-    }
-    events.push(match aborted {
-        Some(cause) => Event::TurnEnd {
-            turn,
-            reason: TurnEndReason::Aborted,
-            cause: Some(cause.as_str().to_owned()),
-            error: None,
-        },
-        None => Event::TurnEnd {
-            turn,
-            reason: end.reason,
-            cause: None,
-            error: end.error,
-        },
-    });
-    state.append(inner, events)
-}
-
-async fn run_turn(agent: &Agent) -> End {
-    // A reply that ran out of tokens marks the whole turn, whatever later steps do.
-    let mut outcome = TurnEndReason::Completed;
-    for step in 1.. {
-        let begun = agent.commit(|state, inner| begin_step(state, inner, step));
-        let context = match begun {
-            Ok(Some((key, generation, cancel))) => {
-                StepContext::new(agent.clone(), key, generation, cancel)
-            }
-            Ok(None) => return End::new(TurnEndReason::Aborted),
-            Err(error) => return End::error(error.to_string()),
-        };
-        let result = run_step(agent, &context).await;
-        let result = match result {
-            Some(result) => result,
-            None => return End::new(TurnEndReason::Aborted),
-        };
-        let owed = match result {
-            Err(error) => return End::error(error.message),
-            Ok(StepOutcome::Refusal) => return End::new(TurnEndReason::Refusal),
-            Ok(StepOutcome::Continue) => true,
-            Ok(StepOutcome::Completed) => false,
-            Ok(StepOutcome::MaxTokens) => {
-                outcome = TurnEndReason::MaxTokens;
-                false
-            }
-        };
-        if !owed && !agent.with_projection(|p| p.inbox().has_next_step()) {
-            return End::new(outcome);
+    match state.run(inner, NextTurn(reason)) {
+        (true, Ok(())) => return Next::Turn,
+        (true, Err(_)) => {
+            // A log that cannot be written opens no turn: what waits stays parked.
+            let _ = state.run(inner, Rest);
         }
-        if step >= agent.host().settings.max_steps_per_turn {
-            return End::new(TurnEndReason::StepLimit);
-        }
+        (false, _) => {}
     }
-    End::new(outcome)
+    Next::Idle
 }
 
-type Begun = Option<(StepKey, u64, CancellationToken)>;
-
-/// Ends the step before, claims what waits for this one, and begins it; `None` when the turn was
-/// cancelled. All of it is one append.
-fn begin_step(state: &mut State, inner: &Inner, step: u64) -> Result<Begun, AppendError> {
-    state.follow_scope(inner);
-    let Some(cancel) = state.running().map(|running| running.cancel.clone()) else {
-        return Ok(None);
-    };
-    if cancel.is_cancelled() {
-        return Ok(None);
-    }
-    let Some(open) = state.projection.open_turn() else {
-        return Ok(None);
-    };
-    let (turn, generation) = (open.turn, open.generation);
-    let mut events = state.projection.close_step(|_| {
-        (
-            "NOT_ANSWERED",
-            "the step ended before this call was answered",
-        )
-    });
-    let inbox = state.projection.inbox();
-    let batch = if step > 1 {
-        inbox.batch(Target::NextStep)
-    } else {
-        Vec::new()
-    };
-    events.reserve_exact(1 + inbox.claimed().count() + 2 * batch.len());
-    events.extend(batch.iter().map(|entry| Event::InboxClaimed {
-        message_id: entry.message.id.clone(),
-        turn,
-        step,
-    }));
-    events.push(Event::StepStart { turn, step });
-    let entering = inbox.claimed().chain(batch.iter().copied());
-    events.extend(entering.map(|entry| Event::MessageUser {
-        turn,
-        step,
-        message: entry.message.clone(),
-    }));
-    state.append(inner, events)?;
-    let session = inner.id.clone();
+fn context(agent: &Agent, begun: Begun, signal: CancellationToken) -> StepContext {
     let key = StepKey {
-        session,
-        activation: inner.activation,
-        turn,
-        step,
+        session: agent.id().clone(),
+        activation: agent.0.activation,
+        turn: begun.turn,
+        step: begun.step,
         attempt: 1,
     };
-    Ok(Some((key, generation, cancel)))
+    StepContext::new(agent.clone(), key, begun.generation, signal)
 }
 
-/// Runs the driver on one step; `None` when it did not return within the grace after a cancel.
-async fn run_step(
-    agent: &Agent,
-    context: &StepContext,
-) -> Option<Result<StepOutcome, DriverError>> {
+/// Runs the driver on one step.
+async fn run_step(agent: &Agent, context: &StepContext) -> StepEnded {
     let driver = Arc::clone(&agent.kit().driver);
     let span = tracing::info_span!(
         "step",
@@ -259,7 +113,9 @@ async fn run_step(
         .catch_unwind()
         .instrument(span);
     let mut work = std::pin::pin!(Some(work));
-    let mut going = work.as_mut().as_pin_mut()?;
+    let Some(mut going) = work.as_mut().as_pin_mut() else {
+        return StepEnded::Dropped;
+    };
     let result = match std::future::poll_fn(|cx| Poll::Ready(going.as_mut().poll(cx))).await {
         Poll::Ready(result) => Some(result),
         // Boxed, so that the drive stays small; a step that waits can afford it.
@@ -267,14 +123,14 @@ async fn run_step(
     };
     // What the step held is dropped here, and may panic in its turn.
     let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| work.set(None)));
-    let result = match (result?, dropped) {
-        (Ok(result), Ok(())) => Ok(result),
-        (Err(panic), _) | (_, Err(panic)) => Err(panic),
+    let panic = match (result, dropped) {
+        (None, _) => return StepEnded::Dropped,
+        (Some(Ok(Ok(outcome))), Ok(())) => return StepEnded::Came(outcome),
+        (Some(Ok(Err(error))), Ok(())) => return StepEnded::Failed(error.message),
+        (Some(Err(panic)), _) | (Some(Ok(_)), Err(panic)) => panic,
     };
-    Some(result.unwrap_or_else(|panic| {
-        let message = text::panic_message(&*panic);
-        Err(DriverError::new(format!("the driver panicked: {message}")))
-    }))
+    let message = text::panic_message(&*panic);
+    StepEnded::Failed(format!("the driver panicked: {message}"))
 }
 
 /// Waits for a step that did not return at once; `None` when it did not within the grace after a

@@ -6,9 +6,11 @@ use offshoot_core::{Scope, ScopeClosed};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::state::{Inner, Phase, State};
-use super::{Agent, AgentHost, AgentKit, Pending};
+use super::state::{Inner, State};
+use super::{Agent, AgentHost, AgentKit};
+use crate::machine::{Closed, Machine, Start};
 use crate::{
     AgentId, AppendError, Event, Inherited, Origin, Projection, SessionLog, SessionStart,
     StoreError, StoredEvent, Usage,
@@ -241,12 +243,9 @@ impl Agent {
             changed: Notify::new(),
             rested: Notify::new(),
             state: Mutex::new(State {
-                projection,
+                machine: Machine::new(projection, Arc::clone(&host.settings)),
                 log: Some(log),
-                phase: Phase::Preparing,
-                closing: None,
-                cut_short: false,
-                closed: false,
+                signal: CancellationToken::new(),
                 born: false,
                 undriven: false,
                 failure: None,
@@ -276,7 +275,7 @@ impl Agent {
     /// Writes the session's beginning and lists the agent, as one: who finds it finds it begun.
     fn begin(&self, events: Vec<Event>) -> Result<(), OpenError> {
         self.commit(|state, inner| {
-            if state.closed || inner.scope.is_closing() {
+            if state.machine.is_closed() || inner.scope.is_closing() {
                 return Err(OpenError::OwnerClosing);
             }
             if !inner.host.agents.enter(self) {
@@ -295,8 +294,7 @@ impl Agent {
     fn unmake(&self, fresh: bool) {
         let log = {
             let mut state = self.lock();
-            state.closing = Some(Pending::Keep);
-            state.closed = true;
+            let _ = state.run(&self.0, Closed);
             state.log.take()
         };
         if let Some(log) = log.filter(|_| fresh) {
@@ -309,14 +307,8 @@ impl Agent {
     pub fn start(&self) {
         self.commit(|state, inner| {
             state.follow_scope(inner);
-            if !matches!(state.phase, Phase::Preparing) {
-                return;
-            }
-            state.phase = Phase::Idle;
-            if state.closing.is_none() && state.projection.inbox().has_waking() {
-                // When the log refuses, what waits stays parked and `failure` tells.
-                let _ = state.open_turn(inner, Vec::new(), None);
-            }
+            // When the log refuses, what waits stays parked and `failure` tells.
+            let _ = state.repair(inner).and_then(|()| state.run(inner, Start).1);
         });
     }
 }

@@ -1,0 +1,255 @@
+//! How a message is accepted, and how one that waits is taken back.
+
+use super::{Change, Command, Effects, Machine, Phase, Then};
+use crate::{Delivered, Event, Extension, Message, MessageId, Placement, SendError, Target};
+
+/// A message for the inbox. If it may wake an idle agent, the turn that it opens is appended with it.
+#[derive(Debug)]
+pub struct Accept {
+    facts: Vec<Extension>,
+    message: Message,
+    target: Target,
+    wake: bool,
+    /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
+    notice: bool,
+}
+
+impl Accept {
+    fn new(message: Message, target: Target, wake: bool) -> Self {
+        Self {
+            facts: Vec::new(),
+            message,
+            target,
+            wake,
+            notice: false,
+        }
+    }
+
+    /// For a turn of its own; wakes.
+    #[must_use]
+    pub fn followup(message: Message) -> Self {
+        Self::new(message, Target::NextTurn, true)
+    }
+
+    /// For the next step; wakes.
+    #[must_use]
+    pub fn steer(message: Message) -> Self {
+        Self::new(message, Target::NextStep, true)
+    }
+
+    /// For the next step; quiet.
+    #[must_use]
+    pub fn inject(message: Message) -> Self {
+        Self::new(message, Target::NextStep, false)
+    }
+
+    /// A notice of the runtime for the next step, after events of a crate above.
+    #[must_use]
+    pub fn notice(facts: Vec<Extension>, message: Message, wake: bool) -> Self {
+        Self {
+            facts,
+            notice: true,
+            ..Self::new(message, Target::NextStep, wake)
+        }
+    }
+
+    fn refusal(&self, machine: &Machine) -> Option<SendError> {
+        if machine.closed {
+            return Some(SendError::Closed);
+        }
+        if machine.closing.is_some() && !self.notice {
+            return Some(SendError::Closing);
+        }
+        if machine.projection.knows_message(&self.message.id) {
+            return Some(SendError::Duplicate(self.message.id.clone()));
+        }
+        let waiting = machine.projection.inbox().len();
+        let full = !self.notice && waiting >= machine.limits.inbox_capacity;
+        full.then_some(SendError::Full(waiting))
+    }
+}
+
+impl Command for Accept {
+    type Reply = Result<Delivered, SendError>;
+
+    fn apply(self, machine: &mut Machine) -> (Self::Reply, Effects) {
+        if let Some(refusal) = self.refusal(machine) {
+            return (Err(refusal), Effects::none());
+        }
+        let Self {
+            facts,
+            message,
+            target,
+            wake,
+            notice,
+        } = self;
+        let generation = message.source.generation;
+        let too_long = generation > machine.limits.max_wake_chain;
+        let stopped = machine.projection.stopped_by_user();
+        let quiet = notice && (machine.closing.is_some() || too_long || stopped);
+        let wake = wake && !quiet;
+        let placement = machine.placement(target, wake);
+        let message_id = message.id.clone();
+        // Room for the turn that the message may open: its start and one claim.
+        let mut events = Vec::with_capacity(facts.len() + 3);
+        events.extend(facts.into_iter().map(Event::Extension));
+        events.push(Event::InboxInserted {
+            target,
+            wake,
+            message: message.into(),
+        });
+        let effects = if placement == Placement::TurnStarted {
+            let arriving = Arriving {
+                id: message_id.clone(),
+                target,
+                generation,
+            };
+            machine.open_turn(events, Some(arriving))
+        } else {
+            let mut effects = Effects::append(events);
+            // Between a cancel and the end of its turn a wake is for a turn of its own.
+            if wake && machine.is_cut() {
+                effects.then = Then(Change::Latch(message_id.clone()));
+            }
+            effects
+        };
+        let delivered = Delivered {
+            message_id,
+            placement,
+        };
+        (Ok(delivered), effects)
+    }
+}
+
+/// A message that is accepted with the turn that it opens.
+pub(super) struct Arriving {
+    id: MessageId,
+    target: Target,
+    generation: u64,
+}
+
+impl Machine {
+    /// Where a message for `target` goes now.
+    fn placement(&self, target: Target, wake: bool) -> Placement {
+        match &self.phase {
+            Phase::Running(running) if running.cut.is_some() && wake => Placement::NextTurn,
+            Phase::Running(running) if running.cut.is_some() => Placement::Parked,
+            Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
+            Phase::Running(_) => Placement::NextTurn,
+            Phase::Idle if wake => Placement::TurnStarted,
+            Phase::Idle | Phase::Preparing => Placement::Parked,
+        }
+    }
+
+    /// Appends `first`, whose last event may insert `arriving`, and with it opens a turn on an idle
+    /// agent.
+    pub(super) fn open_turn(&self, first: Vec<Event>, arriving: Option<Arriving>) -> Effects {
+        Effects {
+            status_after: Some(first.len()),
+            events: self.opening(first, arriving),
+            drive: true,
+            then: Then(Change::Open),
+            cut: false,
+        }
+    }
+
+    /// `events`, and those that open a turn and claim its first batch: all of the next step's list,
+    /// then one message of the next turn's. `arriving` is the last of its list.
+    pub(super) fn opening(&self, mut events: Vec<Event>, arriving: Option<Arriving>) -> Vec<Event> {
+        let turn = self.projection.turn() + 1;
+        let batch = self.projection.inbox().batch(Target::NextTurn);
+        let start = events.len();
+        events.reserve_exact(batch.len() + 2);
+        events.push(Event::TurnStart {
+            turn,
+            generation: 0,
+        });
+        let mut greatest = 0;
+        let mut claim = |id: &MessageId, generation: u64| {
+            greatest = greatest.max(generation);
+            events.push(Event::InboxClaimed {
+                message_id: id.clone(),
+                turn,
+                step: 1,
+            });
+        };
+        let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
+        let (steers, followup) = batch.split_at(followups);
+        for entry in steers {
+            claim(&entry.message.id, entry.message.source.generation);
+        }
+        if let Some(steer) = arriving.as_ref().filter(|a| a.target == Target::NextStep) {
+            claim(&steer.id, steer.generation);
+        }
+        if let Some(entry) = followup.first() {
+            claim(&entry.message.id, entry.message.source.generation);
+        } else if let Some(new) = arriving.as_ref().filter(|a| a.target == Target::NextTurn) {
+            claim(&new.id, new.generation);
+        }
+        if let Some(Event::TurnStart { generation, .. }) = events.get_mut(start) {
+            *generation = greatest;
+        }
+        events
+    }
+}
+
+/// Takes back a message that waits. False when it does not: unknown, claimed or read.
+#[derive(Debug)]
+pub struct Withdraw {
+    /// Which one.
+    pub id: MessageId,
+    /// Why, for the record.
+    pub cause: String,
+}
+
+impl Command for Withdraw {
+    type Reply = bool;
+
+    fn apply(self, machine: &mut Machine) -> (bool, Effects) {
+        if machine.closed || !machine.projection.inbox().contains(&self.id) {
+            return (false, Effects::none());
+        }
+        let event = Event::InboxDiscarded {
+            message_id: self.id,
+            cause: self.cause,
+        };
+        (true, Effects::append(vec![event]))
+    }
+}
+
+/// An event of a crate above, or of the step that it names.
+#[derive(Debug)]
+pub struct Record(pub Event);
+
+impl Command for Record {
+    type Reply = Result<(), SendError>;
+
+    fn apply(self, machine: &mut Machine) -> (Self::Reply, Effects) {
+        match machine.record_refusal(&self.0) {
+            Some(refusal) => (Err(refusal), Effects::none()),
+            None => (Ok(()), Effects::append(vec![self.0])),
+        }
+    }
+}
+
+impl Machine {
+    fn record_refusal(&self, event: &Event) -> Option<SendError> {
+        if let Event::Extension(_) = event {
+            return self.closed.then_some(SendError::Closed);
+        }
+        // The step itself, and not only some step: a context may outlive what it names.
+        let open = self.projection.open_turn().filter(|open| open.step_open);
+        let Some(open) = open.filter(|open| event.step() == Some((open.turn, open.step))) else {
+            return Some(SendError::Closed);
+        };
+        match event {
+            Event::ToolCall { call_id, .. } if open.position(call_id, false).is_none() => {
+                Some(SendError::Unpaired(call_id.clone()))
+            }
+            Event::ToolResult { result, .. } if open.position(&result.call_id, true).is_none() => {
+                Some(SendError::Unpaired(result.call_id.clone()))
+            }
+            _ => None,
+        }
+    }
+}

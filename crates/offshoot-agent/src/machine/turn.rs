@@ -1,0 +1,282 @@
+//! How turns and steps begin and end, and when an agent rests.
+
+use super::{Change, Command, Effects, Machine, Phase, Then};
+use crate::{Event, StepOutcome, Target, TurnEndReason};
+
+/// How a turn ended, if nobody cancelled it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnEnded {
+    /// How.
+    pub reason: TurnEndReason,
+    /// What failed.
+    pub error: Option<String>,
+}
+
+impl TurnEnded {
+    /// It ended so.
+    #[must_use]
+    pub fn new(reason: TurnEndReason) -> Self {
+        Self {
+            reason,
+            error: None,
+        }
+    }
+
+    /// It failed.
+    #[must_use]
+    pub fn error(message: impl Into<String>) -> Self {
+        Self {
+            reason: TurnEndReason::Error,
+            error: Some(message.into()),
+        }
+    }
+}
+
+/// Lets the agent run: if a message that may wake waits, its turn begins at once.
+#[derive(Debug)]
+pub struct Start;
+
+impl Command for Start {
+    type Reply = ();
+
+    fn apply(self, machine: &mut Machine) -> ((), Effects) {
+        if !matches!(machine.phase, Phase::Preparing) {
+            return ((), Effects::none());
+        }
+        machine.phase = Phase::Idle;
+        if machine.closing.is_some() || !machine.projection.inbox().has_waking() {
+            return ((), Effects::none());
+        }
+        // When the log refuses, what waits stays parked.
+        ((), machine.open_turn(Vec::new(), None))
+    }
+}
+
+/// A step of the turn that runs begins: the one before ends, what waits for this one is claimed. All
+/// of it is one append. The reply is `None` when the turn was cancelled.
+#[derive(Debug)]
+pub struct BeginStep;
+
+/// The step that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its turn.
+    pub turn: u64,
+    /// Its number in the turn, from 1.
+    pub step: u64,
+    /// The generation of the turn.
+    pub generation: u64,
+}
+
+impl Command for BeginStep {
+    type Reply = Option<Begun>;
+
+    fn apply(self, machine: &mut Machine) -> (Self::Reply, Effects) {
+        if !machine.is_running() || machine.is_cut() {
+            return (None, Effects::none());
+        }
+        let Some(open) = machine.projection.open_turn() else {
+            return (None, Effects::none());
+        };
+        let (turn, step, generation) = (open.turn, open.step + 1, open.generation);
+        let mut events = machine.projection.close_step(not_answered);
+        let inbox = machine.projection.inbox();
+        let batch = if step > 1 {
+            inbox.batch(Target::NextStep)
+        } else {
+            Vec::new()
+        };
+        events.reserve_exact(1 + inbox.claimed().count() + 2 * batch.len());
+        events.extend(batch.iter().map(|entry| Event::InboxClaimed {
+            message_id: entry.message.id.clone(),
+            turn,
+            step,
+        }));
+        events.push(Event::StepStart { turn, step });
+        let entering = inbox.claimed().chain(batch.iter().copied());
+        events.extend(entering.map(|entry| Event::MessageUser {
+            turn,
+            step,
+            message: entry.message.clone(),
+        }));
+        let begun = Begun {
+            turn,
+            step,
+            generation,
+        };
+        (Some(begun), Effects::append(events))
+    }
+}
+
+fn not_answered(_: bool) -> (&'static str, &'static str) {
+    (
+        "NOT_ANSWERED",
+        "the step ended before this call was answered",
+    )
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub enum StepEnded {
+    /// It returned.
+    Came(StepOutcome),
+    /// It failed.
+    Failed(String),
+    /// It was dropped: it did not return in time after a cancel.
+    Dropped,
+}
+
+/// What comes after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Another step of the turn.
+    Step,
+    /// The end of the turn.
+    End(TurnEnded),
+}
+
+impl Command for StepEnded {
+    type Reply = After;
+
+    fn apply(self, machine: &mut Machine) -> (After, Effects) {
+        (machine.after(self), Effects::none())
+    }
+}
+
+impl Machine {
+    fn after(&mut self, ended: StepEnded) -> After {
+        let end = |reason| After::End(TurnEnded::new(reason));
+        let outcome = match ended {
+            StepEnded::Came(outcome) => outcome,
+            StepEnded::Failed(message) => return After::End(TurnEnded::error(message)),
+            StepEnded::Dropped => return end(TurnEndReason::Aborted),
+        };
+        let out_of_tokens = self.running().is_some_and(|running| {
+            running.out_of_tokens |= outcome == StepOutcome::MaxTokens;
+            running.out_of_tokens
+        });
+        let owed = match outcome {
+            StepOutcome::Refusal => return end(TurnEndReason::Refusal),
+            StepOutcome::Continue => true,
+            StepOutcome::Completed | StepOutcome::MaxTokens => false,
+        };
+        if !owed && !self.projection.inbox().has_next_step() {
+            return end(if out_of_tokens {
+                TurnEndReason::MaxTokens
+            } else {
+                TurnEndReason::Completed
+            });
+        }
+        let step = self.projection.open_turn().map_or(0, |open| open.step);
+        if step >= self.limits.max_steps_per_turn {
+            return end(TurnEndReason::StepLimit);
+        }
+        After::Step
+    }
+}
+
+/// Ends the turn on the record. A cancel comes before what the turn says of itself.
+#[derive(Debug)]
+pub struct EndTurn(pub TurnEnded);
+
+impl Command for EndTurn {
+    type Reply = ();
+
+    fn apply(self, machine: &mut Machine) -> ((), Effects) {
+        let Some(open) = machine.projection.open_turn() else {
+            return ((), Effects::none());
+        };
+        let turn = open.turn;
+        let (cut, discard) = match &machine.phase {
+            Phase::Running(running) => (running.cut, running.discard),
+            Phase::Idle | Phase::Preparing => (None, None),
+        };
+        let mut events = machine.projection.close_step(|dispatched| match cut {
+            Some(_) if dispatched => ("ABORTED", "the call was aborted"),
+            Some(_) => (
+                "ABORTED_BEFORE_DISPATCH",
+                "the call was aborted before it started",
+            ),
+            None => not_answered(dispatched),
+        });
+        if let Some(cause) = discard {
+            let claimed = machine.projection.inbox().claimed();
+            events.extend(claimed.map(|entry| Event::InboxDiscarded {
+                message_id: entry.message.id.clone(),
+                cause: cause.as_str().to_owned(),
+            }));
+        }
+        events.push(match cut {
+            Some(cause) => Event::TurnEnd {
+                turn,
+                reason: TurnEndReason::Aborted,
+                cause: Some(cause.as_str().to_owned()),
+                error: None,
+            },
+            None => Event::TurnEnd {
+                turn,
+                reason: self.0.reason,
+                cause: None,
+                error: self.0.error,
+            },
+        });
+        ((), Effects::append(events))
+    }
+}
+
+/// After a turn that ended so: opens the next one when something runnable waits, else rests. The
+/// reply says whether one is opened; when the log refuses it, the host applies [`Rest`].
+#[derive(Debug)]
+pub struct NextTurn(pub TurnEndReason);
+
+impl Command for NextTurn {
+    type Reply = bool;
+
+    fn apply(self, machine: &mut Machine) -> (bool, Effects) {
+        let inbox = machine.projection.inbox();
+        let waits = match &machine.phase {
+            Phase::Running(running) if running.cut.is_some() => {
+                running.latched.iter().any(|id| inbox.contains(id))
+            }
+            Phase::Running(_) => self.0.is_ordinary() && !inbox.is_empty(),
+            Phase::Idle | Phase::Preparing => false,
+        };
+        // A turn whose end could not be written is followed by none: what waits stays parked.
+        if waits && machine.closing.is_none() && machine.projection.open_turn().is_none() {
+            let mut effects = Effects::append(machine.opening(Vec::new(), None));
+            effects.then = Then(Change::Open);
+            return (true, effects);
+        }
+        let ((), effects) = Rest.apply(machine);
+        (false, effects)
+    }
+}
+
+/// Nobody drives turns any more.
+#[derive(Debug)]
+pub struct Rest;
+
+impl Command for Rest {
+    type Reply = ();
+
+    fn apply(self, machine: &mut Machine) -> ((), Effects) {
+        machine.phase = Phase::Idle;
+        let mut effects = Effects::none();
+        if machine.closing.is_none() {
+            effects.status_after = Some(0);
+        }
+        ((), effects)
+    }
+}
+
+/// Ends a turn whose end could not be written before. What it had claimed waits again.
+#[derive(Debug)]
+pub struct Repair;
+
+impl Command for Repair {
+    type Reply = ();
+
+    fn apply(self, machine: &mut Machine) -> ((), Effects) {
+        ((), Effects::append(machine.projection.repairs()))
+    }
+}
