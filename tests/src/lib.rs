@@ -5,4 +5,4 @@ mod normal;
 mod program;
 
 pub use normal::normalised;
-pub use program::{Scripted, program, scenario};
+pub use program::{Scripted, command, program, scenario};

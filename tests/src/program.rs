@@ -43,7 +43,9 @@ pub fn scenario(name: &str) -> PathBuf {
         .join(format!("{name}.json"))
 }
 
-fn command(script: &Path, folder: &Path) -> Command {
+/// `offshoot run --json --script SCRIPT` in `folder`, in an empty environment but for `PATH`.
+#[must_use]
+pub fn command(script: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program());
     command
         .args(["run", "--json", "--timeout", "60", "--script"])

@@ -143,7 +143,8 @@ impl AgentHost {
 
 impl AgentHost {
     /// Appends events to a session that no agent is resident for, as `change` makes them from what
-    /// the log says. Returns how many there were.
+    /// the log says. What a dead process left open in it is closed on the record first. Returns how
+    /// many events there were.
     ///
     /// # Errors
     ///
@@ -154,21 +155,26 @@ impl AgentHost {
         change: impl FnOnce(&Projection) -> Vec<Event>,
     ) -> Result<usize, AppendError> {
         let mut opened = self.store.open(id)?;
-        let projection = Projection::of(&opened.events);
-        let events = change(&projection);
-        if events.is_empty() {
+        let mut projection = Projection::of(&opened.events);
+        let first = projection.next_seq();
+        let time = self.clock.now();
+        let store = |seq, events: Vec<Event>| -> Vec<Shared> {
+            let numbered = (seq..).zip(events);
+            let stored = numbered.map(|(seq, event)| StoredEvent { seq, time, event });
+            stored.map(Arc::new).collect()
+        };
+        let mut stored = store(first, projection.repairs());
+        for event in &stored {
+            projection.apply(event);
+        }
+        stored.extend(store(projection.next_seq(), change(&projection)));
+        if stored.is_empty() {
             return Ok(0);
         }
-        for event in &events {
-            crate::event::check(event).map_err(AppendError::Unstorable)?;
+        for stored in &stored {
+            crate::event::check(&stored.event).map_err(AppendError::Unstorable)?;
         }
-        let expected = projection.next_seq();
-        let time = self.clock.now();
-        let stored: Vec<Shared> = (expected..)
-            .zip(events)
-            .map(|(seq, event)| Arc::new(StoredEvent { seq, time, event }))
-            .collect();
-        opened.log.append(expected, &stored)?;
+        opened.log.append(first, &stored)?;
         let start = projection.start();
         let label = start
             .and_then(|start| start.label.clone())

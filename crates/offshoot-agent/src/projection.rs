@@ -12,6 +12,9 @@ use crate::{
     Message, MessageId, SessionStart, ToolResultRecord, TurnEndReason, Usage,
 };
 
+/// The code of the result of a call that was running when its process died.
+pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
+
 /// One thing that a model is shown of the past.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -94,6 +97,10 @@ pub struct Projection {
     last: Option<Shared>,
     last_fact: Option<Shared>,
     activation_at: u64,
+    /// Where the last step began.
+    step_at: u64,
+    /// Whether the last turn was ended by the process after the one that ran it.
+    interrupted: bool,
 }
 
 impl Projection {
@@ -149,6 +156,7 @@ impl Projection {
             }
             Event::TurnStart { turn, generation } => {
                 self.turn = *turn;
+                self.interrupted = false;
                 self.facts.turns += 1;
                 self.open = Some(OpenTurn {
                     turn: *turn,
@@ -160,6 +168,7 @@ impl Projection {
                 });
             }
             Event::StepStart { step, .. } => {
+                self.step_at = stored.seq;
                 if let Some(open) = &mut self.open {
                     open.step = *step;
                     open.step_open = true;
@@ -218,6 +227,7 @@ impl Projection {
                 self.facts.cause.clone_from(cause);
                 self.facts.error.clone_from(error);
                 self.facts.dropped = false;
+                self.interrupted = *reason == TurnEndReason::Interrupted;
                 if *reason == TurnEndReason::Aborted {
                     self.stopped_by_user |= cause.as_deref() == Some("user");
                 }
@@ -352,15 +362,29 @@ impl Projection {
 
     /// The events of crates above since the present residency began, in order.
     pub fn present_extensions(&self) -> impl Iterator<Item = &Extension> {
-        let present = self
-            .extensions
-            .partition_point(|stored| stored.seq < self.activation_at);
-        self.extensions[present..]
+        self.extensions_from(self.activation_at)
+    }
+
+    /// The events of crates above since the last step began, in order. With
+    /// [`interrupted`](Self::interrupted) they tell what became known and was perhaps not shown.
+    pub fn last_step_extensions(&self) -> impl Iterator<Item = &Extension> {
+        self.extensions_from(self.step_at)
+    }
+
+    fn extensions_from(&self, seq: u64) -> impl Iterator<Item = &Extension> {
+        let from = self.extensions.partition_point(|stored| stored.seq < seq);
+        self.extensions[from..]
             .iter()
             .filter_map(|stored| match &stored.event {
                 Event::Extension(extension) => Some(extension),
                 _ => None,
             })
+    }
+
+    /// Whether the process ended in the middle of the last turn. Stays so until the next turn begins.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// The text of the last tool result.
@@ -391,7 +415,7 @@ impl Projection {
         let mut events = self.close_step(|dispatched| {
             if dispatched {
                 (
-                    "OUTCOME_UNKNOWN",
+                    OUTCOME_UNKNOWN,
                     "the program ended while this call ran; its outcome is unknown",
                 )
             } else {

@@ -7,13 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_agent::{
-    Agent, AgentRegistry, Extension, Message, MessageId, Projection, Source, Status,
+    Agent, AgentRegistry, Extension, HistoryItem, Message, MessageId, OUTCOME_UNKNOWN, Projection,
+    Source, Status,
 };
 use offshoot_core::text;
 use offshoot_subagent::{Interrupter, LiveWork};
 use offshoot_task::{
     StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
 };
+use serde_json::Value;
 
 use crate::{NoticeSettings, task_view};
 
@@ -244,6 +246,69 @@ fn owed(projection: &Projection) -> Option<Message> {
     Some(task.message(fact.field("status")?, fact.field("detail")))
 }
 
+/// Ends that a call took, and whose process died before the result of the call was committed: the
+/// model was told of a call with an unknown outcome, and nothing of the task.
+fn taken_and_not_shown(projection: &Projection) -> Vec<Message> {
+    if !projection.interrupted() {
+        return Vec::new();
+    }
+    let named = cut_calls(projection);
+    let waits = |id: &str| {
+        let mut waiting = projection.inbox().entries();
+        waiting.any(|entry| {
+            let source = &entry.message.source;
+            source.kind == SOURCE && source.fields.get("task_id").is_some_and(|task| task == id)
+        })
+    };
+    let ends = projection.last_step_extensions().filter(|event| {
+        let id = event.field("task_id").unwrap_or_default();
+        let reported = event.fields.get("reported").and_then(Value::as_bool);
+        event.kind == SETTLED
+            && reported == Some(true)
+            && named.iter().any(|task| task == id)
+            && !waits(id)
+    });
+    ends.filter_map(|end| {
+        let started = projection.extensions().filter_map(read_started);
+        let task =
+            started.filter(|task| Some(task.id.to_string().as_str()) == end.field("task_id"));
+        Some(
+            task.last()?
+                .message(end.field("status")?, end.field("detail")),
+        )
+    })
+    .collect()
+}
+
+/// The tasks that the calls of the last step name whose outcome is unknown.
+fn cut_calls(projection: &Projection) -> Vec<String> {
+    let mut cut = Vec::new();
+    for item in projection.history().iter().rev() {
+        match item {
+            HistoryItem::ToolResult(result) => {
+                if result.code.as_deref() == Some(OUTCOME_UNKNOWN) {
+                    cut.push(&result.call_id);
+                }
+            }
+            HistoryItem::Assistant(reply) => {
+                let calls = reply.calls.iter().filter(|call| cut.contains(&&call.id));
+                return calls.filter_map(|call| named_task(&call.args)).collect();
+            }
+            _ => break,
+        }
+    }
+    Vec::new()
+}
+
+/// The task that a call is about. Arguments may come as the text of an object.
+fn named_task(args: &Value) -> Option<String> {
+    let parsed = args
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok());
+    let args: &Value = parsed.as_ref().unwrap_or(args);
+    args.get("task_id")?.as_str().map(str::to_owned)
+}
+
 impl OpenTask {
     /// The notice of an end whose output went with the process.
     fn message(&self, status: &str, detail: Option<&str>) -> Message {
@@ -315,12 +380,14 @@ impl LiveWork for RegistryWork {
     fn recover(&self, agent: &Agent) {
         let (lost, owed) = agent.with_projection(|projection| {
             self.reserve(projection);
-            (open_tasks(projection), owed(projection))
+            let owed = owed(projection).into_iter();
+            let owed: Vec<_> = owed.chain(taken_and_not_shown(projection)).collect();
+            (open_tasks(projection), owed)
         });
-        if let Some(message) = owed
-            && let Err(error) = agent.notify(message, self.wake)
-        {
-            tracing::warn!(agent = %agent.id(), %error, "not told of an end");
+        for message in owed {
+            if let Err(error) = agent.notify(message, self.wake) {
+                tracing::warn!(agent = %agent.id(), %error, "not told of an end");
+            }
         }
         for task in lost {
             let status = TaskStatus::Failed.as_str();
