@@ -1,7 +1,7 @@
 //! What to run, and how commands are run.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use tokio::process::Command;
 
 use crate::env::EnvPolicy;
 use crate::guardian::Guardian;
+use crate::program::{ProgramConfig, check_directory};
 use crate::spill::SpillConfig;
 use crate::tree::{MARK, Mark};
 
@@ -59,6 +60,18 @@ impl Default for ShellConfig {
             reach: Reach::default(),
             spill: None,
             guardian: None,
+        }
+    }
+}
+
+impl ShellConfig {
+    /// How the shell itself is run.
+    pub(crate) fn program(&self) -> ProgramConfig {
+        ProgramConfig {
+            stop_grace: self.stop_grace,
+            env: self.env.clone(),
+            reach: self.reach,
+            guardian: self.guardian.clone(),
         }
     }
 }
@@ -129,20 +142,6 @@ impl ShellCommand {
     }
 }
 
-/// Without this check a missing directory reads as if the shell were missing.
-fn check_directory(path: &Path) -> Result<(), SpawnError> {
-    let error = |source| SpawnError::Directory {
-        path: path.to_owned(),
-        source,
-    };
-    let found = std::fs::metadata(path).map_err(error)?;
-    if found.is_dir() {
-        Ok(())
-    } else {
-        Err(error(io::ErrorKind::NotADirectory.into()))
-    }
-}
-
 /// Why a command was not started. Nothing runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -158,6 +157,14 @@ pub enum SpawnError {
     Directory {
         /// The directory.
         path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The program could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
         /// What the system says.
         source: io::Error,
     },
@@ -179,6 +186,7 @@ impl SpawnError {
             Self::EmptyCommand => "EMPTY_COMMAND",
             Self::NulInCommand => "NUL_IN_COMMAND",
             Self::Directory { .. } => "DIRECTORY_NOT_USABLE",
+            Self::Program { .. } => "PROGRAM_NOT_STARTED",
             Self::Shell { .. } => "SHELL_NOT_STARTED",
         }
     }

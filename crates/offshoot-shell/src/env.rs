@@ -155,7 +155,9 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn looks_secret(name: &str) -> bool {
+/// Whether a variable of this name probably holds a secret.
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET.iter().any(|part| name.contains(part))
         || SECRET_END.iter().any(|end| name.ends_with(end))

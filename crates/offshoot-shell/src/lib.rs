@@ -19,6 +19,9 @@
 //! it is gone. With a [`Guardian`] that is so even when this process is killed. Output that the window
 //! does not hold can go to a file ([`SpillConfig`]).
 //!
+//! [`ProgramRun`] is the same for any program, without the shell and with its pipes in your hands;
+//! [`LineReader`] and [`TailText`] read them within bounds.
+//!
 //! Unix only.
 
 /// The examples of the guide. They are here because the guide ends with shell commands.
@@ -30,18 +33,24 @@ mod command;
 mod env;
 mod group;
 mod guardian;
+mod lines;
 mod members;
 mod outcome;
 mod pipe;
+mod program;
 mod run;
 mod spill;
+mod tail;
 mod task;
 mod tree;
 
 pub use command::{Reach, ShellCommand, ShellConfig, SpawnError};
-pub use env::EnvPolicy;
+pub use env::{EnvPolicy, looks_secret};
 pub use guardian::Guardian;
+pub use lines::{Line, LineReader};
 pub use outcome::{ShellEnd, ShellOutcome};
+pub use program::{Program, ProgramConfig, ProgramRun};
 pub use run::ShellRun;
 pub use spill::SpillConfig;
+pub use tail::TailText;
 pub use task::{ShellTask, start_shell};
