@@ -13,7 +13,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::command::{Reach, SpawnError};
-use crate::env::EnvPolicy;
+use crate::env::{EnvPolicy, looks_secret};
 use crate::group::Group;
 use crate::guardian::Guardian;
 use crate::outcome::{ShellEnd, ShellOutcome};
@@ -106,6 +106,19 @@ impl Program {
     pub fn piped_stdin(mut self) -> Self {
         self.stdin = true;
         self
+    }
+
+    /// `text` without the values of the variables that were set for the program and whose names look
+    /// like secrets: what it prints may have them.
+    #[must_use]
+    pub fn redacted(&self, text: &str) -> String {
+        let secrets = self.env.iter().filter(|(name, value)| {
+            // A value of a few characters is no secret, and is in every other word.
+            value.len() >= 4 && looks_secret(name)
+        });
+        secrets.fold(text.to_owned(), |text, (name, value)| {
+            text.replace(value, &format!("[{name}]"))
+        })
     }
 
     /// The process to start: leader of a new group, two or three pipes.
@@ -343,6 +356,16 @@ mod tests {
         run.group.send(Signal::KILL);
         assert_eq!(run.group.sent, 1);
         assert!(!outcome.stopped);
+    }
+
+    #[test]
+    fn secrets_that_were_given_are_taken_out_of_what_it_prints() {
+        let program = Program::new("true")
+            .env("API_KEY", "k-123")
+            .env("PLACE", "home")
+            .env("X_TOKEN", "");
+        let text = program.redacted("bad key k-123 at home");
+        assert_eq!(text, "bad key [API_KEY] at home");
     }
 
     #[tokio::test]

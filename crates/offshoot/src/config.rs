@@ -3,22 +3,21 @@
 //! [`Config`] mirrors the keys of the TOML file; a script has the same keys as JSON. [`ConfigLayers`]
 //! lays sources over the defaults and names, in one line, the source and the key of what is wrong.
 
-mod check;
+pub(crate) mod check;
 mod children;
 mod error;
 mod layers;
 mod number;
+mod programs;
 mod set;
 mod source;
 
 use serde::{Deserialize, Serialize};
 
-pub use children::{
-    AcpConfig, BackgroundMode, Permission, ProcessConfig, SubagentConfig, ToolFilter,
-    UnavailableProvider,
-};
+pub use children::{BackgroundMode, SubagentConfig, ToolFilter, UnavailableProvider};
 pub use error::{ConfigError, ConfigErrorKind};
 pub use layers::ConfigLayers;
+pub use programs::{AcpConfig, ExitMeaning, Files, Permission, ProcessConfig};
 
 /// The names of the tools that are there whatever `subagent` entries there are.
 pub const BUILT_IN_TOOLS: [&str; 7] = [

@@ -3,6 +3,7 @@
 //! A [`Runtime`] puts the parts together; each part is a crate of its own and can be replaced.
 
 pub mod config;
+mod external;
 mod runtime;
 pub mod snapshots;
 
@@ -14,6 +15,9 @@ pub use offshoot_core as core;
 pub use offshoot_inprocess as inprocess;
 #[doc(inline)]
 pub use offshoot_loop as driver;
+#[cfg(feature = "process")]
+#[doc(inline)]
+pub use offshoot_process as process;
 #[doc(inline)]
 pub use offshoot_shell as shell;
 #[doc(inline)]

@@ -19,6 +19,7 @@ use offshoot_tools::{
 };
 
 use crate::config::{BackgroundMode, Config, Delivery};
+use crate::external;
 
 /// Puts a [`Runtime`] together. Every part has a default but the driver.
 pub struct RuntimeBuilder {
@@ -62,21 +63,22 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a subagent provider beside `spawn` and `fork`.
+    /// Adds a subagent provider beside `spawn`, `fork` and those of the configuration. One that has the
+    /// name of an `acp` or `process` entry takes its place.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.push(provider);
         self
     }
 
-    /// Where shell commands run; the process's own folder by default.
+    /// Where shell commands and programs run; the process's own folder by default.
     #[must_use]
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.cwd = Some(cwd.into());
         self
     }
 
-    /// Has shell commands killed when this process is killed, even by `SIGKILL`: a small process that
+    /// Has shell commands, and the programs that are subagents, killed when this process is killed, even by `SIGKILL`: a small process that
     /// is started with the first command does it. For programs; a library starts no process that
     /// nobody asked for.
     #[must_use]
@@ -110,7 +112,8 @@ impl RuntimeBuilder {
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         subagents.register(Arc::new(Spawn));
         subagents.register(Arc::new(Fork));
-        for provider in self.providers {
+        let external = external::providers(config, self.cwd.as_deref(), self.guarded);
+        for provider in self.providers.into_iter().chain(external) {
             if !subagents.register(Arc::clone(&provider)) {
                 tracing::warn!(
                     provider = provider.name(),
@@ -264,7 +267,7 @@ fn subagent_settings(config: &Config) -> SubagentSettings {
 }
 
 /// A command that is deaf to the polite signal is killed well before its task would be dropped.
-fn stop_grace(config: &Config) -> Duration {
+pub(crate) fn stop_grace(config: &Config) -> Duration {
     let teardown = Duration::from_millis(config.tasks.teardown_grace_ms);
     BashSettings::default().stop_grace.min(teardown * 3 / 5)
 }

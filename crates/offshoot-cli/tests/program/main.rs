@@ -2,6 +2,7 @@
 
 mod demo;
 mod inputs;
+mod programs;
 mod run;
 mod stops;
 mod stored;

@@ -1,9 +1,11 @@
 //! What the values of a configuration say about each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use super::children::{AVAILABLE, SubagentConfig, ToolFilter};
+use super::children::{BUILT_IN, BackgroundMode, SubagentConfig, ToolFilter};
 use super::error::ConfigErrorKind;
+use super::programs::ProcessConfig;
 use super::{BUILT_IN_TOOLS, Config};
 
 /// The longest name that every model's interface takes.
@@ -87,7 +89,7 @@ fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
     let process = config.process.iter().enumerate();
     let process = process.map(|(i, e)| (format!("process[{i}]"), &e.name, &e.command));
 
-    let mut known: BTreeMap<&str, String> = AVAILABLE
+    let mut known: BTreeMap<&str, String> = BUILT_IN
         .map(|name| (name, "a built-in provider".to_owned()))
         .into();
     for (place, name, command) in acp.chain(process) {
@@ -105,15 +107,70 @@ fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
         }
     }
     for (i, entry) in config.process.iter().enumerate() {
-        let fields = entry.answer.iter().flat_map(|path| path.split('.'));
-        if fields.map(str::trim).any(str::is_empty) {
-            return Err(Fault::at(
-                format!("process[{i}].answer"),
-                "expected names of fields with dots between",
-            ));
-        }
+        program(entry, &format!("process[{i}]"))?;
+    }
+    for (i, entry) in config.acp.iter().enumerate() {
+        variables(&entry.env, &format!("acp[{i}]"))?;
+        folder(entry.cwd.as_deref(), &format!("acp[{i}]"))?;
     }
     Ok(known)
+}
+
+fn program(entry: &ProcessConfig, place: &str) -> Result<(), Fault> {
+    variables(&entry.env, place)?;
+    folder(entry.cwd.as_deref(), place)?;
+    let paths = [
+        ("answer", &entry.answer),
+        ("input_tokens", &entry.input_tokens),
+        ("output_tokens", &entry.output_tokens),
+    ];
+    for (key, path) in paths {
+        let fields = path.iter().flat_map(|path| path.split('.'));
+        if fields.map(str::trim).any(str::is_empty) {
+            let what = "expected names of fields with dots between";
+            return Err(Fault::at(format!("{place}.{key}"), what));
+        }
+    }
+    match entry
+        .exit_codes
+        .keys()
+        .find(|code| exit_code(code).is_none())
+    {
+        None => Ok(()),
+        Some(code) => {
+            let what = format!("expected an exit code from 0 to 255, not `{code}`");
+            Err(Fault::at(format!("{place}.exit_codes"), what))
+        }
+    }
+}
+
+/// An exit code as a key.
+pub(crate) fn exit_code(key: &str) -> Option<i32> {
+    key.parse::<u8>().ok().map(i32::from)
+}
+
+fn variables(env: &BTreeMap<String, String>, place: &str) -> Result<(), Fault> {
+    let bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+    match env.keys().find(bad) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!(
+                "expected the name of a variable, not `{}`",
+                name.escape_debug()
+            );
+            Err(Fault::at(format!("{place}.env"), what))
+        }
+    }
+}
+
+fn folder(cwd: Option<&Path>, place: &str) -> Result<(), Fault> {
+    match cwd {
+        Some(path) if path.as_os_str().is_empty() => {
+            let what = "expected a folder, not an empty text";
+            Err(Fault::at(format!("{place}.cwd"), what))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn tool_name(name: &str, place: &str) -> Result<(), Fault> {
@@ -131,8 +188,11 @@ fn provider(
     place: &str,
 ) -> Result<(), Fault> {
     let name = entry.provider.as_str();
-    if known.contains_key(name) {
+    if BUILT_IN.contains(&name) {
         return Ok(());
+    }
+    if known.contains_key(name) {
+        return external(entry, place);
     }
     Err(Fault {
         kind: ConfigErrorKind::UnknownProvider,
@@ -141,6 +201,33 @@ fn provider(
             "unknown provider `{name}`, expected `spawn`, `fork` or the name of an acp or process entry"
         ),
     })
+}
+
+/// What only an agent of this program can be.
+fn external(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
+    let name = &entry.provider;
+    let fault = |key: &str, what: String| {
+        let keys = vec![format!("{place}.{key}"), format!("{place}.provider")];
+        Err(Fault::contradiction(keys, what))
+    };
+    if entry.background_mode == BackgroundMode::Continuable {
+        let what = format!(
+            "`{name}` is another program, whose runs end with their turn: expected background_mode = \"one-shot\""
+        );
+        return fault("background_mode", what);
+    }
+    if entry.persona.is_some() {
+        return fault(
+            "persona",
+            format!("`{name}` is another program and takes no persona"),
+        );
+    }
+    if entry.tool_filter.is_some() {
+        let what =
+            format!("`{name}` is another program with tools of its own, which cannot be filtered");
+        return fault("tool_filter", what);
+    }
+    Ok(())
 }
 
 fn tool_filter(filter: &ToolFilter, place: &str) -> Result<(), Fault> {

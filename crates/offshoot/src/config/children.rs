@@ -1,11 +1,13 @@
-//! Delegation: the tools that start children, and the providers that configuration adds.
+//! Delegation: the tools that start children.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::Config;
 
-/// The providers that this build has: what a `subagent` entry may name and use.
-pub(super) const AVAILABLE: [&str; 2] = ["spawn", "fork"];
+/// The providers that are always there.
+pub(super) const BUILT_IN: [&str; 2] = ["spawn", "fork"];
 
 /// An entry of `subagent`: one delegation tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,51 +67,6 @@ pub struct ToolFilter {
     pub deny: Option<Vec<String>>,
 }
 
-/// An entry of `acp`: an external agent that speaks the Agent Client Protocol.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct AcpConfig {
-    /// The provider's name.
-    pub name: String,
-    /// The program.
-    pub command: String,
-    /// Its arguments.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// What it is answered when it asks for permission.
-    #[serde(default)]
-    pub permission: Permission,
-}
-
-/// The answer to an external agent that asks for permission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Permission {
-    /// No.
-    #[default]
-    Reject,
-    /// Yes.
-    Allow,
-}
-
-/// An entry of `process`: any program that answers a prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ProcessConfig {
-    /// The provider's name.
-    pub name: String,
-    /// The program.
-    pub command: String,
-    /// Its arguments; `{prompt}` in them is replaced, else the prompt is on its stdin.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// A path of fields into JSON lines, the last match is the answer; absent: stdout is the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<String>,
-}
-
 /// A provider that a `subagent` entry uses and this build does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -121,14 +78,18 @@ pub struct UnavailableProvider {
 }
 
 impl Config {
-    /// The providers that are used and cannot be: those of `acp` and `process` entries. An entry that
-    /// no `subagent` entry uses does no harm.
+    /// The providers that are used and cannot be, because this build was made without what runs them
+    /// (the features `acp` and `process`). An entry that no `subagent` entry uses does no harm.
     #[must_use]
     pub fn unavailable_providers(&self) -> Vec<UnavailableProvider> {
+        let acp = self.acp.iter().map(|entry| (&entry.name, false));
+        let process = self.process.iter();
+        let process = process.map(|entry| (&entry.name, cfg!(feature = "process")));
+        let programs: BTreeMap<&String, bool> = acp.chain(process).collect();
         self.subagent
             .iter()
             .enumerate()
-            .filter(|(_, entry)| !AVAILABLE.contains(&entry.provider.as_str()))
+            .filter(|(_, entry)| programs.get(&entry.provider) == Some(&false))
             .map(|(i, entry)| UnavailableProvider {
                 key: format!("subagent[{i}].provider"),
                 provider: entry.provider.clone(),

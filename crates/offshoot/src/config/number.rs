@@ -14,6 +14,13 @@ pub(super) fn positive<'de, D: Deserializer<'de>, T: TryFrom<u64>>(json: D) -> R
     narrow(json.deserialize_any(AtLeast::<1>)?)
 }
 
+/// The same, for a key that may be absent.
+pub(super) fn maybe_positive<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    json: D,
+) -> Result<Option<T>, D::Error> {
+    positive(json).map(Some)
+}
+
 fn narrow<T: TryFrom<u64>, E: Error>(number: u64) -> Result<T, E> {
     T::try_from(number).map_err(|_| E::custom(format_args!("{number} is too large")))
 }

@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 /// The documented file, whole.
@@ -39,6 +41,8 @@ tool_name = "ask"
 provider = "peer"
 background_mode = "one-shot"
 enable_run_in_background = false
+[[subagent]]
+tool_name = "terse"
 persona = "You are terse."
 tool_filter = { deny = ["bash"] }
 [[acp]]
@@ -50,7 +54,13 @@ permission = "allow"
 name = "cli"
 command = "some-program"
 args = ["exec", "--json", "{prompt}"]
+env = { A_TOKEN = "x" }
+env_allow = ["B_*"]
+cwd = "sub"
+timeout_ms = 5000
 answer = "item.text"
+output_tokens = "usage.output"
+exit_codes = { 0 = "completed", 3 = "refusal" }
 "#;
 
 fn toml(text: &str) -> Result<Config, ConfigError> {
@@ -67,28 +77,54 @@ fn the_defaults_are_the_documented_ones() {
 #[test]
 fn tools_and_providers_are_read() {
     let expected = Config {
-        subagent: vec![SubagentConfig {
-            tool_name: "ask".to_owned(),
-            provider: "peer".to_owned(),
-            background_mode: BackgroundMode::OneShot,
-            enable_run_in_background: false,
-            persona: Some("You are terse.".to_owned()),
-            tool_filter: Some(ToolFilter {
-                allow: None,
-                deny: Some(vec!["bash".to_owned()]),
-            }),
-        }],
+        subagent: vec![
+            SubagentConfig {
+                tool_name: "ask".to_owned(),
+                provider: "peer".to_owned(),
+                background_mode: BackgroundMode::OneShot,
+                enable_run_in_background: false,
+                ..SubagentConfig::default()
+            },
+            SubagentConfig {
+                tool_name: "terse".to_owned(),
+                persona: Some("You are terse.".to_owned()),
+                tool_filter: Some(ToolFilter {
+                    allow: None,
+                    deny: Some(vec!["bash".to_owned()]),
+                }),
+                ..SubagentConfig::default()
+            },
+        ],
         acp: vec![AcpConfig {
             name: "peer".to_owned(),
             command: "some-agent".to_owned(),
             args: vec!["--acp".to_owned()],
+            env: BTreeMap::new(),
+            env_allow: Vec::new(),
+            cwd: None,
             permission: Permission::Allow,
+            files: Files::None,
+            start_timeout_ms: 60_000,
+            timeout_ms: None,
+            cancel_grace_ms: 2_000,
+            exit_grace_ms: 3_000,
         }],
         process: vec![ProcessConfig {
             name: "cli".to_owned(),
             command: "some-program".to_owned(),
             args: ["exec", "--json", "{prompt}"].map(str::to_owned).into(),
+            env: [("A_TOKEN".to_owned(), "x".to_owned())].into(),
+            env_allow: vec!["B_*".to_owned()],
+            cwd: Some("sub".into()),
+            timeout_ms: Some(5_000),
             answer: Some("item.text".to_owned()),
+            input_tokens: None,
+            output_tokens: Some("usage.output".to_owned()),
+            exit_codes: [
+                ("0".to_owned(), ExitMeaning::Completed),
+                ("3".to_owned(), ExitMeaning::Refusal),
+            ]
+            .into(),
         }],
         ..Config::default()
     };
@@ -189,6 +225,17 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[[process]]\nname = \"fork\"\ncommand = \"a\"",
         "[[process]]\nname = \"a\"\ncommand = \"a\"\n[[acp]]\nname = \"a\"\ncommand = \"a\"",
         "[[process]]\nname = \"a\"\ncommand = \"a\"\nanswer = \"item..text\"",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nexit_codes = { x = \"error\" }",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nexit_codes = { 256 = \"error\" }",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\ntimeout_ms = 0",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\ncwd = \"\"",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nenv = { \"a=b\" = \"c\" }",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\nfiles = \"all\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\nstart_timeout_ms = 0",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"continuable\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\npersona = \"x\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\ntool_filter = { deny = [\"bash\"] }",
     ];
     let table: Vec<String> = faults
         .iter()
@@ -317,12 +364,24 @@ fn shown(result: Result<Config, ConfigError>) -> String {
 #[test]
 fn a_provider_that_is_used_and_not_in_this_build_is_named() {
     let layers = ConfigLayers::new().toml("f.toml", CHILDREN).expect("TOML");
-    assert_eq!(
-        shown(layers.build_available()),
-        "CONFIG_UNAVAILABLE_PROVIDER f.toml: subagent[0].provider: provider \"peer\" is not available in this build"
-    );
-    let unused = layers.set("subagent.0.provider=fork").expect("an override");
-    assert_eq!(shown(unused.build_available()), "accepted");
+    for (provider, there) in [
+        ("peer", false),
+        ("cli", cfg!(feature = "process")),
+        ("fork", true),
+    ] {
+        let layers = layers
+            .clone()
+            .set(&format!("subagent.0.provider={provider}"));
+        let shown = shown(layers.expect("an override").build_available());
+        let expected = if there {
+            "accepted".to_owned()
+        } else {
+            format!(
+                "CONFIG_UNAVAILABLE_PROVIDER --set: subagent[0].provider: provider \"{provider}\" is not available in this build"
+            )
+        };
+        assert_eq!(shown, expected);
+    }
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! Subagents that are other programs.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, Stream};
+
+/// A parent that asks one program and repeats what came back.
+fn asks(process: Value, call: Value) -> Value {
+    json!({
+        "config": {
+            "process": [process],
+            "subagent": [{ "provider": "cli", "background_mode": "one-shot" }]
+        },
+        "prompt": "Ask.",
+        "agents": { "root": [
+            { "calls": [{ "name": "subagent", "args": call }] },
+            { "text": "${last_result}" },
+            { "text": "${last_notice}" }
+        ]}
+    })
+}
+
+fn of<'a>(stream: &'a Stream, kind: &str) -> Vec<&'a Value> {
+    let events = stream.events.iter().map(|line| &line["event"]);
+    events.filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn a_program_answers_a_call_in_the_foreground() {
+    let place = Place::new();
+    let process = json!({ "name": "cli", "command": "cat" });
+    let call = json!({ "description": "echo", "prompt": "Say this." });
+    let stream = place.events(asks(process, call), &[]);
+    assert_eq!(stream.code, Some(0), "{}", stream.stderr);
+    assert_eq!(stream.result["text"], "Say this.");
+    let started = of(&stream, "subagent/started");
+    let settled = of(&stream, "subagent/settled");
+    assert_eq!((started.len(), settled.len()), (1, 1));
+    assert_eq!(started[0]["provider"], "cli");
+    assert_eq!(settled[0]["outcome"], "completed");
+    assert_eq!(settled[0]["child"], started[0]["child"]);
+}
+
+#[test]
+fn a_program_in_the_background_is_a_task_with_one_notice() {
+    let place = Place::new();
+    let process = json!({
+        "name": "cli", "command": "sh", "args": ["-c", "echo \"{\\\"a\\\": {\\\"b\\\": \\\"found\\\"}}\"; pwd >here"],
+        "answer": "a.b", "cwd": "sub"
+    });
+    std::fs::create_dir(place.path("sub")).expect("a folder");
+    let call = json!({ "description": "look", "prompt": "Look.", "run_in_background": true });
+    let stream = place.events(asks(process, call), &[]);
+    assert_eq!(stream.code, Some(0), "{}", stream.stderr);
+    assert_eq!(of(&stream, "task/settled")[0]["status"], "completed");
+    assert!(
+        stream.result["text"]
+            .as_str()
+            .expect("a text")
+            .contains("found"),
+        "{}",
+        stream.result
+    );
+    assert!(place.path("sub/here").exists(), "it ran in its folder");
+}
+
+#[test]
+fn a_program_that_fails_or_is_missing_is_an_error_of_the_call_alone() {
+    let place = Place::new();
+    for (process, part) in [
+        (json!({ "name": "cli", "command": "false" }), "exit code: 1"),
+        (
+            json!({ "name": "cli", "command": "no-such-program-anywhere" }),
+            "cannot start no-such-program-anywhere",
+        ),
+        (
+            json!({ "name": "cli", "command": "sleep", "args": ["1000000"], "timeout_ms": 50 }),
+            "deadline exceeded (0.05 s)",
+        ),
+    ] {
+        let call = json!({ "description": "try", "prompt": "Try." });
+        let stream = place.events(asks(process, call), &[]);
+        assert_eq!(stream.code, Some(0), "{}", stream.stderr);
+        let text = stream.result["text"].as_str().expect("a text");
+        assert!(text.contains(part), "expected {part:?} in {text}");
+    }
+}
+
+#[test]
+fn no_program_is_left_when_the_run_is_killed() {
+    let place = Place::new();
+    let process = json!({
+        "name": "cli", "command": "sh",
+        "args": ["-c", "echo $$ >new; mv new pid; exec sleep 1000000"]
+    });
+    let call = json!({ "description": "sleep", "prompt": "Sleep." });
+    let script = place.script(asks(process, call));
+    let mut run = place
+        .offshoot(&["run", "--script", &script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program");
+    let pid = until(|| std::fs::read_to_string(place.path("pid")).ok());
+    run.kill().expect("a kill");
+    run.wait().expect("an end");
+    let process = format!("/proc/{}/stat", pid.trim());
+    until(|| {
+        let stat = std::fs::read_to_string(&process).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map_or("Z", |(_, rest)| &rest[..1]);
+        matches!(state, "Z" | "X").then_some(())
+    });
+}
+
+fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = found() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come in time")
+}
