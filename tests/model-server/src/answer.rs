@@ -16,6 +16,8 @@ use crate::script::{Finish, Rule, Usage};
 pub(crate) struct Answer {
     pub(crate) model: String,
     pub(crate) text: String,
+    pub(crate) reasoning: Option<String>,
+    pub(crate) signature: Option<String>,
     pub(crate) calls: Vec<FilledCall>,
     pub(crate) finish: Finish,
     pub(crate) usage: Usage,
@@ -69,6 +71,8 @@ impl Answer {
         Self {
             model: body["model"].as_str().unwrap_or("scripted").to_owned(),
             text: fill(&rule.text),
+            reasoning: rule.reasoning.clone(),
+            signature: rule.signature.clone(),
             calls: calls.collect(),
             finish: rule.finish_or_default(),
             usage: rule.usage,
@@ -134,6 +138,8 @@ pub(crate) fn text_frame(format: Format, text: &str) -> String {
     let answer = Answer {
         model: "scripted".to_owned(),
         text: text.to_owned(),
+        reasoning: None,
+        signature: None,
         calls: Vec::new(),
         finish: Finish::Stop,
         usage: Usage::default(),

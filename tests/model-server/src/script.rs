@@ -43,6 +43,10 @@ pub struct Rule {
     /// The text of the answer. In it and in the arguments of calls, `${user}` is the last user text,
     /// `${result}` the last tool result, and `${result|A|B}` what stands in that between `A` and `B`.
     pub text: String,
+    /// What the model thinks before it, in the formats that show it: chat completions and `generateContent`.
+    pub reasoning: Option<String>,
+    /// The signature of the thought behind each call, in `generateContent`.
+    pub signature: Option<String>,
     /// The tool calls of the answer.
     pub calls: Vec<Call>,
     /// Why the answer ends; by content when absent.
@@ -102,6 +106,20 @@ impl Rule {
             args: Some(args),
             ..Call::default()
         });
+        self
+    }
+
+    /// Thinks this before it answers.
+    #[must_use]
+    pub fn reasoning(mut self, reasoning: impl Into<String>) -> Self {
+        self.reasoning = Some(reasoning.into());
+        self
+    }
+
+    /// Signs the thoughts behind the calls with this.
+    #[must_use]
+    pub fn signature(mut self, signature: impl Into<String>) -> Self {
+        self.signature = Some(signature.into());
         self
     }
 

@@ -42,6 +42,9 @@ pub(super) fn frames(answer: &Answer) -> Frames {
         json!({"role": "assistant", "content": ""}),
         Value::Null,
     )];
+    if let Some(reasoning) = &answer.reasoning {
+        frames.push(delta(json!({"reasoning_content": reasoning}), Value::Null));
+    }
     for piece in answer.pieces(&answer.text) {
         frames.push(delta(json!({"content": piece}), Value::Null));
     }

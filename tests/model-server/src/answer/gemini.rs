@@ -30,7 +30,13 @@ fn call_parts(answer: &Answer) -> Vec<Value> {
     answer
         .calls
         .iter()
-        .map(|call| json!({"functionCall": {"name": call.name, "args": call.object()}}))
+        .map(|call| {
+            let mut part = json!({"functionCall": {"name": call.name, "args": call.object()}});
+            if let Some(signature) = &answer.signature {
+                part["thoughtSignature"] = json!(signature);
+            }
+            part
+        })
         .collect()
 }
 
@@ -44,11 +50,17 @@ pub(super) fn whole(answer: &Answer) -> Value {
 }
 
 pub(super) fn frames(answer: &Answer) -> Frames {
-    let mut frames: Vec<String> = answer
+    let thought = |text: &String| json!({"text": text, "thought": true});
+    let thoughts: Vec<Value> = answer.reasoning.iter().map(thought).collect();
+    let mut frames = Vec::new();
+    if !thoughts.is_empty() {
+        frames.push(data(&response(answer, thoughts, false)));
+    }
+    let pieces = answer
         .pieces(&answer.text)
         .into_iter()
-        .map(|piece| data(&response(answer, vec![json!({"text": piece})], false)))
-        .collect();
+        .map(|piece| data(&response(answer, vec![json!({"text": piece})], false)));
+    frames.extend(pieces);
     let calls = call_parts(answer);
     if !calls.is_empty() {
         frames.push(data(&response(answer, calls, false)));
