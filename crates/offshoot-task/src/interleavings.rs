@@ -26,6 +26,7 @@ use crate::status::{StoppedBy, TaskOutcome, TaskStatus};
 use crate::sync::{model, point};
 
 const SCHEDULES: usize = 1000;
+const TEXT: &str = "text";
 
 type Log = Arc<Mutex<Vec<(TaskChange, TaskSnapshot)>>>;
 
@@ -41,6 +42,8 @@ struct World {
     log: Log,
     /// Whether somebody has shown the end.
     shown: Arc<Mutex<bool>>,
+    /// How often the output was shown.
+    read: Arc<Mutex<usize>>,
 }
 
 /// Ends after a few polls, or when it is told to, if it listens.
@@ -82,7 +85,7 @@ impl World {
         let spec = spec.check(1024).unwrap();
         let runtime = tokio::runtime::Handle::current();
         let prepared = shared.prepare(Some(&owner), spec, &runtime, |context| {
-            context.output().unwrap().write("text");
+            context.output().unwrap().write(TEXT);
             Ok(work(context, polls, listens))
         });
         let prepared = prepared.unwrap();
@@ -101,6 +104,7 @@ impl World {
             driver,
             log,
             shown: Arc::default(),
+            read: Arc::default(),
         }
     }
 
@@ -110,6 +114,7 @@ impl World {
             owner: self.owner.clone(),
             id: self.id.clone(),
             shown: Arc::clone(&self.shown),
+            read: Arc::clone(&self.read),
         };
         thread::spawn(move || act(actor))
     }
@@ -145,6 +150,12 @@ impl World {
         let closed = self.shared.table().owners.get(self.owner_key).is_none();
         let left = self.registry.list(self.owner.id());
         assert_eq!(left.len(), usize::from(!closed));
+        let read = *self.read.lock().unwrap();
+        assert!(read <= 1, "the output was shown {read} times");
+        for task in &left {
+            let unread = TEXT.len() * (1 - read);
+            assert_eq!(task.unread, unread as u64, "shown {read} times");
+        }
         let records = self.shared.table().records.len();
         assert_eq!(records, left.len(), "no place is lost");
         End { log, shown, closed }
@@ -157,6 +168,7 @@ struct Actor {
     owner: Scope,
     id: TaskId,
     shown: Arc<Mutex<bool>>,
+    read: Arc<Mutex<usize>>,
 }
 
 impl Actor {
@@ -191,14 +203,21 @@ impl Actor {
         let Ok(reading) = self.registry.read(self.owner.id(), &self.id) else {
             return;
         };
-        assert_eq!(reading.text(), "text");
+        // All of it, or nothing: somebody has shown it or is about to.
+        let got = reading.text() == TEXT;
+        assert!(got || reading.text().is_empty());
+        assert!(!got || reading.elsewhere() == 0);
+        let whole = u64::from(!got) * TEXT.len() as u64;
+        assert!(reading.elsewhere() == whole || !got && reading.snapshot().unread == 0);
         point();
-        if thread_rng().r#gen() {
-            let ended = reading.snapshot().status.is_terminal();
+        let (ended, commits) = (
+            reading.snapshot().status.is_terminal(),
+            thread_rng().r#gen(),
+        );
+        if commits {
             reading.commit();
-            if ended {
-                *self.shown.lock().unwrap() = true;
-            }
+            *self.shown.lock().unwrap() |= ended;
+            *self.read.lock().unwrap() += usize::from(got);
         }
     }
 }
@@ -261,6 +280,7 @@ fn a_settlement_meets_a_kill_waits_and_reads() {
             world.thread(Actor::wait),
             world.thread(Actor::give_up),
             world.thread(Actor::read),
+            world.thread(Actor::read),
         ];
         let end = world.join(threads);
         assert_eq!(
@@ -296,6 +316,7 @@ fn the_closing_of_the_owner_meets_everything() {
             world.kill(StoppedBy::Human),
             world.thread(Actor::wait),
             world.thread(Actor::give_up),
+            world.thread(Actor::read),
             world.thread(Actor::read),
         ];
         world.join(threads).check();

@@ -58,6 +58,7 @@ mod start;
 mod status;
 mod sync;
 mod table;
+mod unread;
 mod wait;
 mod waker_set;
 
@@ -69,7 +70,7 @@ pub use error::{AccessError, StartError, StarterError};
 pub use id::{ParseTaskIdError, TaskId};
 pub use kind::TaskKind;
 pub use observe::{ObserverHandle, TaskChange, TaskObserver};
-pub use output::{OutputBuffer, OutputSlice, OutputWriter};
+pub use output::{OutputBuffer, OutputSlice, OutputWriter, Overflow};
 pub use producer::Producer;
 pub use progress::TaskProgress;
 pub use read::Reading;

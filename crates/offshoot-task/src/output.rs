@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,20 @@ impl Window {
     fn slice(&self, offset: u64) -> OutputSlice {
         slice_of(self.kept(), self.end, offset)
     }
+
+    /// What is kept of some ranges, which begin and end on character boundaries, and how many of
+    /// their bytes are gone.
+    fn ranges(&self, ranges: &[Range<u64>]) -> (String, u64) {
+        let kept = self.kept();
+        let start = self.end - kept.len() as u64;
+        let at = |offset: u64| usize::try_from(offset.max(start) - start).unwrap_or(kept.len());
+        let (mut text, mut gap) = (String::new(), 0);
+        for range in ranges {
+            text.push_str(&kept[at(range.start)..at(range.end)]);
+            gap += start.clamp(range.start, range.end) - range.start;
+        }
+        (text, gap)
+    }
 }
 
 /// The part from `offset` on of an output of which `kept` is the last part and `end` the length.
@@ -88,9 +103,26 @@ struct Shared {
     overflow: OnceLock<Overflow>,
 }
 
-struct Overflow {
+/// The file that has an output from its first byte on. It is kept while a handle to it lives: each
+/// [`OutputBuffer`] of the output is one, and so is each clone of this.
+#[derive(Clone)]
+pub struct Overflow {
     path: Arc<Path>,
-    _guard: Box<dyn Any + Send + Sync>,
+    _guard: Arc<dyn Any + Send + Sync>,
+}
+
+impl Overflow {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Debug for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Overflow").field(&self.path).finish()
+    }
 }
 
 impl Shared {
@@ -162,7 +194,7 @@ impl OutputBuffer {
     pub fn overflow_to(&self, path: &Path, guard: impl Send + Sync + 'static) -> bool {
         let overflow = Overflow {
             path: path.into(),
-            _guard: Box::new(guard),
+            _guard: Arc::new(guard),
         };
         self.0.overflow.set(overflow).is_ok()
     }
@@ -174,11 +206,22 @@ impl OutputBuffer {
         Some(Arc::clone(&overflow.path))
     }
 
+    /// A handle that keeps that file though this buffer goes.
+    #[must_use]
+    pub fn keep_overflow(&self) -> Option<Overflow> {
+        self.0.overflow.get().cloned()
+    }
+
     /// What is kept from `offset` to the end. Consumes nothing; any number of readers may keep
     /// offsets of their own. An offset past the end gives an empty slice at the end.
     #[must_use]
     pub fn read_at(&self, offset: u64) -> OutputSlice {
         self.0.window().slice(offset)
+    }
+
+    /// As [`Window::ranges`].
+    pub(crate) fn read_ranges(&self, ranges: &[Range<u64>]) -> (String, u64) {
+        self.0.window().ranges(ranges)
     }
 
     /// Waits until more than `offset` bytes were written in all. It does not end when the writers

@@ -1,6 +1,8 @@
 //! Reading output: what the owner has not read yet, in two phases, and at any offset, consuming nothing.
 
 use std::fmt;
+use std::mem;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,27 +12,91 @@ use offshoot_core::text::tail;
 use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::lifecycle::Arrival;
-use crate::output::{OutputSlice, slice_of};
-use crate::record::Output;
+use crate::output::{OutputBuffer, OutputSlice, slice_of};
+use crate::record::{FinalOutput, Output};
 use crate::shared::Shared;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
+use crate::unread::Taken;
 use crate::wait::Claim;
 
 /// Output that was looked at and not read yet.
 ///
 /// [`commit`](Self::commit) it once the text was really delivered: it then counts as read, and the
-/// end of a finished task as reported. Dropped without, nothing was consumed: the next reading begins
-/// at the same place.
+/// end of a finished task as reported. Dropped without, nothing was consumed: the next reading has
+/// the same text again.
+///
+/// While it is open nobody else gets its text: another reading has what this one has not, and says
+/// how much is [elsewhere](Self::elsewhere). So of two readers of one task each byte has one.
 #[must_use = "dropping it consumes nothing: the output counts as unread"]
 pub struct Reading {
-    shared: Arc<Shared>,
-    key: Key,
     text: String,
     gap: u64,
-    through: u64,
+    elsewhere: u64,
     snapshot: TaskSnapshot,
+    // In this order: whoever is told that the end was not shown finds the output unread.
+    held: Held,
     claim: Option<Claim>,
+}
+
+/// Output that is being read. Dropped uncommitted, it is unread again.
+struct Held {
+    shared: Arc<Shared>,
+    key: Key,
+    part: Part,
+}
+
+enum Part {
+    /// Of a stream; empty once it was given back.
+    Ranges(Vec<Range<u64>>),
+    /// A final output, which everybody may have.
+    Final,
+}
+
+impl Held {
+    fn commit(mut self) {
+        let part = mem::replace(&mut self.part, Part::Ranges(Vec::new()));
+        let mut table = self.shared.table();
+        let record = table.records.get_mut(self.key);
+        match (record.map(|record| &mut record.output), part) {
+            (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.commit(&ranges),
+            (Some(Output::Final { read, .. }), Part::Final) => *read = true,
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Part::Ranges(ranges) = &self.part else {
+            return;
+        };
+        if ranges.is_empty() {
+            return;
+        }
+        let mut table = self.shared.table();
+        let record = table.records.get_mut(self.key);
+        if let Some(Output::Stream(stream)) = record.map(|record| &mut record.output) {
+            stream.unread.release(ranges);
+        }
+    }
+}
+
+/// Where a text is copied from, outside the table's lock.
+enum Copied {
+    Nowhere,
+    Final(Arc<FinalOutput>),
+    Stream(OutputBuffer),
+}
+
+impl Copied {
+    fn of(output: &Output) -> Self {
+        match output {
+            Output::None => Self::Nowhere,
+            Output::Final { output, .. } => Self::Final(Arc::clone(output)),
+            Output::Stream(stream) => Self::Stream(stream.buffer.clone()),
+        }
+    }
 }
 
 impl fmt::Debug for Reading {
@@ -38,14 +104,15 @@ impl fmt::Debug for Reading {
         f.debug_struct("Reading")
             .field("text", &self.text)
             .field("gap", &self.gap)
+            .field("elsewhere", &self.elsewhere)
             .field("snapshot", &self.snapshot)
             .finish_non_exhaustive()
     }
 }
 
 impl Reading {
-    /// The output. Of a task that streams: what was written since the last committed reading and is
-    /// still kept. Else the final output, the same at each reading, and empty while the task is live.
+    /// The output. Of a task that streams: what was written, was in no committed reading, is in no
+    /// other open one, and is still kept. Else the final output, the same at each reading, and empty while the task is live.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -55,6 +122,13 @@ impl Reading {
     #[must_use]
     pub fn gap(&self) -> u64 {
         self.gap
+    }
+
+    /// How many unread bytes are not in this reading because they are in others that are still
+    /// open. When those come to nothing, the next reading has them.
+    #[must_use]
+    pub fn elsewhere(&self) -> u64 {
+        self.elsewhere
     }
 
     /// What the task looked like just before the text was taken.
@@ -81,13 +155,7 @@ impl Reading {
     ///
     /// The task may be gone by now; that is no error.
     pub fn commit(self) {
-        {
-            let mut table = self.shared.table();
-            if let Some(record) = table.records.get_mut(self.key) {
-                // A reading that was taken later may have been committed before.
-                record.read = record.read.max(self.through);
-            }
-        }
+        self.held.commit();
         if let Some(claim) = self.claim {
             claim.commit();
         }
@@ -100,36 +168,40 @@ impl Shared {
         caller: ScopeId,
         id: &TaskId,
     ) -> Result<Reading, AccessError> {
-        let (key, snapshot, output, from, claimed) = {
+        let (key, snapshot, output, taken, claimed) = {
             let mut table = self.table();
             let key = table.find(caller, id)?;
-            let Some(record) = table.records.get_mut(key) else {
-                return Err(AccessError::Unknown { id: id.clone() });
-            };
+            let unknown = || AccessError::Unknown { id: id.clone() };
+            let record = table.records.get_mut(key).ok_or_else(unknown)?;
             let claimed = !record.life.is_live() && record.life.arrive() == Arrival::Claimed;
-            let (output, from) = (record.output.clone(), record.read);
-            let Some(snapshot) = table.snapshot(key) else {
-                return Err(AccessError::Unknown { id: id.clone() });
+            let output = Copied::of(&record.output);
+            let taken = match &mut record.output {
+                Output::Stream(stream) => stream.unread.take(stream.buffer.written()),
+                Output::Final { .. } | Output::None => Taken::default(),
             };
-            (key, snapshot, output, from, claimed)
+            let snapshot = table.snapshot(key).ok_or_else(unknown)?;
+            (key, snapshot, output, taken, claimed)
         };
         let claim = claimed.then(|| Claim::new(Arc::clone(self), key));
-        // Copied outside the table's lock.
-        let (text, gap, through) = match output {
-            Output::Stream(buffer) => {
-                let slice = buffer.read_at(from);
-                (slice.text, slice.gap, slice.next)
-            }
-            Output::Final(output) => (output.text.to_string(), output.dropped, output.end()),
-            Output::None => (String::new(), 0, 0),
-        };
-        Ok(Reading {
+        let mut held = Held {
             shared: Arc::clone(self),
             key,
+            part: Part::Ranges(taken.ranges),
+        };
+        let (text, gap) = match (&output, &held.part) {
+            (Copied::Stream(buffer), Part::Ranges(ranges)) => buffer.read_ranges(ranges),
+            (Copied::Final(output), _) => {
+                held.part = Part::Final;
+                (output.text.to_string(), output.dropped)
+            }
+            _ => Default::default(),
+        };
+        Ok(Reading {
             text,
             gap,
-            through,
+            elsewhere: taken.elsewhere,
             snapshot,
+            held,
             claim,
         })
     }
@@ -143,12 +215,15 @@ impl Shared {
         let output = {
             let table = self.table();
             let key = table.find(caller, id)?;
-            table.records.get(key).map(|record| record.output.clone())
+            table
+                .records
+                .get(key)
+                .map(|record| Copied::of(&record.output))
         };
         match output {
-            Some(Output::Stream(buffer)) => Ok(buffer.read_at(offset)),
-            Some(Output::Final(output)) => Ok(slice_of(&output.text, output.end(), offset)),
-            Some(Output::None) => Ok(OutputSlice::default()),
+            Some(Copied::Stream(buffer)) => Ok(buffer.read_at(offset)),
+            Some(Copied::Final(output)) => Ok(slice_of(&output.text, output.end(), offset)),
+            Some(Copied::Nowhere) => Ok(OutputSlice::default()),
             None => Err(AccessError::Unknown { id: id.clone() }),
         }
     }

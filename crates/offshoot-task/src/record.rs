@@ -16,19 +16,29 @@ use crate::progress::Report;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::status::StopRequest;
+use crate::unread::Unread;
 use crate::waker_set::WakerSet;
 
 // A million of these may be alive: what only a live task needs and what only a finished one needs
 // share their place.
 
-/// The output of a task.
-#[derive(Clone, Debug)]
+/// The output of a task, and what its owner has read of it.
+#[derive(Debug)]
 pub(crate) enum Output {
     /// There is none, so far.
     None,
     /// Given by the outcome.
-    Final(Arc<FinalOutput>),
-    Stream(OutputBuffer),
+    Final {
+        output: Arc<FinalOutput>,
+        read: bool,
+    },
+    Stream(Box<Stream>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) buffer: OutputBuffer,
+    pub(crate) unread: Unread,
 }
 
 /// The tail of an outcome's output; `dropped` bytes before it did not fit.
@@ -46,11 +56,27 @@ impl FinalOutput {
 }
 
 impl Output {
+    pub(crate) fn stream(buffer: OutputBuffer) -> Self {
+        Self::Stream(Box::new(Stream {
+            buffer,
+            unread: Unread::default(),
+        }))
+    }
+
     fn written(&self) -> u64 {
         match self {
             Self::None => 0,
-            Self::Final(output) => output.end(),
-            Self::Stream(buffer) => buffer.written(),
+            Self::Final { output, .. } => output.end(),
+            Self::Stream(stream) => stream.buffer.written(),
+        }
+    }
+
+    /// How many of the `written` bytes were not read.
+    fn unread(&self, written: u64) -> u64 {
+        match self {
+            Self::None | Self::Final { read: true, .. } => 0,
+            Self::Final { .. } => written,
+            Self::Stream(stream) => stream.unread.bytes(written),
         }
     }
 }
@@ -116,8 +142,6 @@ pub(crate) struct Record {
     pub(crate) started_at: Timestamp,
     pub(crate) stage: Stage,
     pub(crate) output: Output,
-    /// The offset up to which the owner has read.
-    pub(crate) read: u64,
     pub(crate) stop: Option<Arc<StopRequest>>,
     pub(crate) report: Option<Box<Report>>,
     /// Kept until its end was delivered.
@@ -150,8 +174,11 @@ impl Record {
     pub(crate) fn snapshot(&self, kind: TaskKind, key: Key) -> TaskSnapshot {
         let output_len = self.output.written();
         let (streams, replaced, overflow) = match &self.output {
-            Output::None | Output::Final(_) => (false, 0, None),
-            Output::Stream(buffer) => (true, buffer.replaced(), buffer.overflow()),
+            Output::None | Output::Final { .. } => (false, 0, None),
+            Output::Stream(stream) => {
+                let buffer = &stream.buffer;
+                (true, buffer.replaced(), buffer.overflow())
+            }
         };
         let (detail, finished_at, elapsed, stalled) = match &self.stage {
             Stage::Live(live) => {
@@ -182,7 +209,7 @@ impl Record {
             generation: self.generation,
             stop: self.stop.clone(),
             streams,
-            unread: output_len.saturating_sub(self.read),
+            unread: self.output.unread(output_len),
             output_len,
             replaced,
             overflow,
@@ -198,6 +225,6 @@ mod tests {
 
     #[test]
     fn a_record_stays_small() {
-        assert!(size_of::<Record>() <= 240, "{}", size_of::<Record>());
+        assert!(size_of::<Record>() <= 232, "{}", size_of::<Record>());
     }
 }

@@ -291,7 +291,9 @@ impl Table {
             let text = offshoot_core::text::tail(&full, output_limit);
             let dropped = (full.len() - text.len()) as u64;
             let text = text.into();
-            record.output = Output::Final(Arc::new(FinalOutput { text, dropped }));
+            let output = Arc::new(FinalOutput { text, dropped });
+            let read = false;
+            record.output = Output::Final { output, read };
         }
         if let Some(owner) = self.owners.get_mut(record.owner) {
             owner.live -= 1;

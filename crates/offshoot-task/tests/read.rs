@@ -290,3 +290,59 @@ async fn what_a_producer_gave_its_buffer_is_dropped_with_the_record_and_outside_
     reading.commit();
     assert_eq!(dropped.try_recv(), Ok(0));
 }
+
+#[tokio::test]
+async fn of_two_open_readings_each_byte_is_in_one_and_a_dropped_one_leaves_its_own_to_the_next() {
+    let (registry, owner) = fixture();
+    let (writer, _end, id) = start_stream(&registry, &owner);
+    let read = || registry.read(owner.id(), &id).unwrap();
+    writer.write("one ");
+    let first = read();
+    writer.write("two ");
+    let second = read();
+    assert_eq!((first.text(), first.elsewhere()), ("one ", 0));
+    assert_eq!((second.text(), second.elsewhere()), ("two ", 4));
+    let third = read();
+    assert_eq!((third.text(), third.elsewhere()), ("", 8));
+    drop(third);
+    second.commit();
+    let unread = || registry.get(owner.id(), &id).unwrap().unread;
+    assert_eq!(unread(), 4, "what is being read is not read yet");
+    drop(first);
+    writer.write("three");
+    let last = read();
+    assert_eq!(
+        (last.text(), last.elsewhere(), last.gap()),
+        ("one three", 0, 0)
+    );
+    last.commit();
+    assert_eq!((unread(), read().text()), (0, ""));
+}
+
+#[tokio::test]
+async fn whoever_is_told_that_an_end_was_not_shown_finds_its_output_unread() {
+    let (registry, owner) = fixture();
+    let (writer, end, id) = start_stream(&registry, &owner);
+    writer.write("text");
+    let found = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let told = std::sync::Arc::clone(&found);
+    let (reader, scope) = (registry.clone(), owner.id());
+    let observer = move |change: TaskChange, task: &TaskSnapshot| {
+        if change == TaskChange::NoticeDue {
+            let reading = reader.read(scope, &task.id).unwrap();
+            *told.lock().unwrap() = Some(reading.text().to_owned());
+            reading.commit();
+        }
+    };
+    let _observer = registry.observe(std::sync::Arc::new(observer));
+    let waiter = registry.wait(owner.id(), &id, std::time::Duration::MAX);
+    let mut waiter = std::pin::pin!(waiter);
+    assert!(futures::poll!(&mut waiter).is_pending());
+    end.send(()).unwrap();
+    let waited = waiter.await.unwrap();
+    let reading = registry.read(owner.id(), &id).unwrap();
+    drop(waited);
+    assert_eq!(*found.lock().unwrap(), None, "the reading shows the end");
+    drop(reading);
+    assert_eq!(found.lock().unwrap().as_deref(), Some("text"));
+}

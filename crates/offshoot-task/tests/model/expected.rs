@@ -2,6 +2,15 @@
 
 use offshoot_task::{TaskId, TaskStatus};
 
+/// What became of one byte of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Byte {
+    Unread,
+    /// In the open reading of this number.
+    Held(usize),
+    Read,
+}
+
 /// One task of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
@@ -14,8 +23,8 @@ pub(crate) struct Expected {
     pub(crate) reported: bool,
     /// Waits that were polled and not dropped, and what they found.
     pub(crate) attending: usize,
-    pub(crate) written: u64,
-    pub(crate) read: u64,
+    /// What became of each byte that was written.
+    pub(crate) bytes: Vec<Byte>,
     pub(crate) present: bool,
     pub(crate) expired: bool,
     /// Whether observers believe that a notice is due; `None` before the end.
@@ -25,6 +34,19 @@ pub(crate) struct Expected {
 impl Expected {
     pub(crate) fn is_live(&self) -> bool {
         self.present && !self.status.is_terminal()
+    }
+
+    pub(crate) fn count(&self, wanted: impl Fn(Byte) -> bool) -> u64 {
+        self.bytes.iter().filter(|byte| wanted(**byte)).count() as u64
+    }
+
+    /// What became of the bytes of a reading.
+    pub(crate) fn turn(&mut self, reading: usize, into: Byte) {
+        for byte in &mut self.bytes {
+            if *byte == Byte::Held(reading) {
+                *byte = into;
+            }
+        }
     }
 
     pub(crate) fn is_reported(&self) -> bool {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use expected::Expected;
+use expected::{Byte, Expected};
 use offshoot_core::Scope;
 use offshoot_task::TaskStatus::{Completed, Failed, Killed, Running, Stopping};
 use offshoot_task::*;
@@ -32,12 +32,29 @@ enum Attending {
     Found(Box<Waited>),
 }
 
+/// A reading that was neither committed nor dropped.
+struct Open {
+    task: usize,
+    number: usize,
+    reading: Reading,
+    /// It was taken of a finished task.
+    claims: bool,
+}
+
+/// The byte at an offset of every output.
+fn letter(at: usize) -> char {
+    char::from(b'a' + (at % 26) as u8)
+}
+
 struct World {
     registry: TaskRegistry,
     owners: Vec<(usize, Scope)>,
     tasks: Vec<Expected>,
     ends: HashMap<TaskId, (oneshot::Sender<TaskOutcome>, Option<OutputBuffer>)>,
     waits: Vec<(usize, Attending)>,
+    readings: Vec<Open>,
+    /// How many readings there were.
+    read: usize,
     /// Reported for good, the longest first, by owner.
     spent: HashMap<(usize, usize), Vec<usize>>,
     next: u64,
@@ -76,6 +93,8 @@ impl World {
             tasks: Vec::new(),
             ends: HashMap::new(),
             waits: Vec::new(),
+            readings: Vec::new(),
+            read: 0,
             spent: HashMap::new(),
             next: 1,
             due,
@@ -179,8 +198,10 @@ impl World {
             Step::Write { task, bytes } => {
                 let Some(at) = self.pick(task) else { return };
                 if let Some((_, Some(buffer))) = self.ends.get(&self.tasks[at].id) {
-                    buffer.writer().write(&"x".repeat(bytes));
-                    self.tasks[at].written += bytes as u64;
+                    let written = &mut self.tasks[at].bytes;
+                    let text: String = (written.len()..).take(bytes).map(letter).collect();
+                    buffer.writer().write(&text);
+                    written.resize(written.len() + bytes, Byte::Unread);
                 }
             }
             Step::Wait { caller, task } => self.wait(caller, task),
@@ -210,11 +231,8 @@ impl World {
                 self.tasks[at].reported = true;
                 self.follow(at);
             }
-            Step::Read {
-                caller,
-                task,
-                commit,
-            } => self.read(caller, task, commit),
+            Step::Read { caller, task } => self.read(caller, task),
+            Step::EndReading { reading, commit } => self.end_reading(reading, commit),
             Step::Close { owner } => self.close(owner).await,
         }
     }
@@ -259,8 +277,7 @@ impl World {
             obeys,
             reported: false,
             attending: 0,
-            written: 0,
-            read: 0,
+            bytes: Vec::new(),
             present: true,
             expired: false,
             due: None,
@@ -337,7 +354,7 @@ impl World {
         }
     }
 
-    fn read(&mut self, caller: usize, task: usize, commit: bool) {
+    fn read(&mut self, caller: usize, task: usize) {
         let Some(at) = self.pick(task) else { return };
         let reading = self
             .registry
@@ -347,16 +364,46 @@ impl World {
             (Err(error), Some(code)) => return assert_eq!(error.code(), code),
             (reading, refused) => panic!("{reading:?}, {refused:?}"),
         };
-        let task = &mut self.tasks[at];
-        assert_eq!(reading.text().len() as u64, task.written - task.read);
-        if commit {
-            reading.commit();
-            task.read = task.written;
-            task.reported |= task.status.is_terminal();
-        } else {
-            drop(reading);
+        let (task, number) = (&mut self.tasks[at], self.read);
+        self.read += 1;
+        assert_eq!(
+            reading.elsewhere(),
+            task.count(|byte| matches!(byte, Byte::Held(_)))
+        );
+        let mut expected = String::new();
+        for (at, byte) in task.bytes.iter_mut().enumerate() {
+            if *byte == Byte::Unread {
+                *byte = Byte::Held(number);
+                expected.push(letter(at));
+            }
         }
-        self.follow(at);
+        assert_eq!((reading.text(), reading.gap()), (expected.as_str(), 0));
+        let claims = task.status.is_terminal();
+        task.attending += usize::from(claims);
+        self.readings.push(Open {
+            task: at,
+            number,
+            reading,
+            claims,
+        });
+    }
+
+    fn end_reading(&mut self, reading: usize, commit: bool) {
+        if self.readings.is_empty() {
+            return;
+        }
+        let open = self.readings.swap_remove(reading % self.readings.len());
+        let task = &mut self.tasks[open.task];
+        task.attending -= usize::from(open.claims);
+        if commit {
+            open.reading.commit();
+            task.turn(open.number, Byte::Read);
+            task.reported |= open.claims;
+        } else {
+            drop(open.reading);
+            task.turn(open.number, Byte::Unread);
+        }
+        self.follow(open.task);
     }
 
     async fn close(&mut self, owner: usize) {
@@ -409,8 +456,8 @@ impl World {
                         task.status,
                         task.is_reported(),
                         task.streams,
-                        task.written - task.read,
-                        task.written
+                        task.count(|byte| byte != Byte::Read),
+                        task.bytes.len() as u64
                     ),
                     "{task:?}"
                 );

@@ -47,6 +47,10 @@ pub(crate) enum Step {
     Read {
         caller: usize,
         task: usize,
+    },
+    /// Ends a reading that is open.
+    EndReading {
+        reading: usize,
         commit: bool,
     },
     Close {
@@ -64,13 +68,14 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => (n.clone(), 0..3usize).prop_map(|(task, how)| Step::End { task, how }),
         3 => (0..2usize, who.clone(), n.clone())
             .prop_map(|(by, caller, task)| Step::Kill { by, caller, task }),
-        2 => (n.clone(), 1..20usize).prop_map(|(task, bytes)| Step::Write { task, bytes }),
+        4 => (n.clone(), 1..20usize).prop_map(|(task, bytes)| Step::Write { task, bytes }),
         4 => (who.clone(), n.clone()).prop_map(|(caller, task)| Step::Wait { caller, task }),
         4 => n.clone().prop_map(|wait| Step::Poll { wait }),
         2 => n.clone().prop_map(|wait| Step::Drop { wait }),
         3 => n.clone().prop_map(|wait| Step::Commit { wait }),
-        3 => (who.clone(), n, any::<bool>())
-            .prop_map(|(caller, task, commit)| Step::Read { caller, task, commit }),
+        4 => (who.clone(), n.clone()).prop_map(|(caller, task)| Step::Read { caller, task }),
+        5 => (n, any::<bool>())
+            .prop_map(|(reading, commit)| Step::EndReading { reading, commit }),
         1 => who.prop_map(|owner| Step::Close { owner }),
     ]
 }
