@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_task::OutputWriter;
 
-/// Where the output of commands goes that no window holds. Only a command that writes more than the
-/// window has a file.
+/// Where the output of commands goes that no window holds. Only a command that writes more than
+/// [`beyond`](Self::beyond), or than the window holds, has a file; it has the output from its beginning.
 ///
 /// The file can be read by its owner alone (mode 0600). It is removed when the last handle to the
 /// output goes: that of a task's record, so with the record. What a killed program leaves behind stays:
@@ -22,6 +22,9 @@ pub struct SpillConfig {
     pub folder: PathBuf,
     /// How many bytes of one command's output are written at most (64 MiB).
     pub limit: u64,
+    /// How much a command may write without a file, when the window holds it (all that it holds). Less
+    /// is of use where readers do not show the whole window.
+    pub beyond: usize,
 }
 
 impl SpillConfig {
@@ -30,6 +33,7 @@ impl SpillConfig {
         Self {
             folder: folder.into(),
             limit: 64 * 1024 * 1024,
+            beyond: usize::MAX,
         }
     }
 }
@@ -39,7 +43,8 @@ impl SpillConfig {
 #[derive(Clone)]
 pub(crate) struct Sink {
     writer: OutputWriter,
-    window: u64,
+    /// What may be written without a file.
+    room: u64,
     // Held while both are written: the file has the order of the window.
     spill: Arc<Mutex<Spill>>,
 }
@@ -57,9 +62,10 @@ enum Spill {
 
 impl Sink {
     pub(crate) fn new(writer: OutputWriter, window: usize, spill: Option<SpillConfig>) -> Self {
+        let beyond = spill.as_ref().map_or(usize::MAX, |spill| spill.beyond);
         Self {
             writer,
-            window: window as u64,
+            room: window.min(beyond) as u64,
             spill: Arc::new(Mutex::new(spill.map_or(Spill::Done, Spill::Waiting))),
         }
     }
@@ -69,7 +75,7 @@ impl Sink {
         let mut spill = self.spill.lock().unwrap_or_else(PoisonError::into_inner);
         let written = self.writer.buffer().written();
         if let Spill::Waiting(config) = &*spill
-            && written + text.len() as u64 > self.window
+            && written + text.len() as u64 > self.room
         {
             let begun = begin(config, &self.writer);
             *spill = begun.unwrap_or_else(|error| {
@@ -197,6 +203,27 @@ mod tests {
         drop(sink);
         assert!(path.exists());
         drop(buffer);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_begins_where_it_is_told_to() {
+        let temp = tempfile::tempdir().unwrap();
+        let buffer = OutputBuffer::new(100);
+        let spill = SpillConfig {
+            beyond: 4,
+            ..SpillConfig::new(temp.path().join("spill"))
+        };
+        let sink = Sink::new(buffer.writer(), 100, Some(spill));
+        sink.write("four");
+        assert!(buffer.overflow().is_none());
+        sink.write("more");
+        let kept = buffer.keep_overflow().unwrap();
+        assert_eq!(std::fs::read_to_string(kept.path()).unwrap(), "fourmore");
+        drop((sink, buffer));
+        assert!(kept.path().exists());
+        let path = kept.path().to_owned();
+        drop(kept);
         assert!(!path.exists());
     }
 

@@ -5,17 +5,18 @@ use std::time::Duration;
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
-use offshoot_core::text;
+use offshoot_core::{Scope, text};
 use offshoot_shell::{
     Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, SpillConfig,
     start_shell,
 };
-use offshoot_task::{OutputBuffer, StartError, TaskId, TaskOutcome, TaskRegistry};
+use offshoot_task::{OutputBuffer, Overflow, StartError, TaskId, TaskOutcome, TaskRegistry};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
 use crate::fit::{Body, fit};
+use crate::kept_files::KeptFiles;
 use crate::{BashSettings, schema};
 
 /// The arguments of `bash`.
@@ -39,6 +40,9 @@ struct BashArguments {
     timeout_ms: Option<u64>,
 }
 
+/// More than what a result has beside the output.
+const STATUS_ROOM: usize = 1024;
+
 const BACKGROUND: &str = "run_in_background";
 
 const DESCRIPTION: &str = "Run a shell command and return what it wrote, with its exit code on the \
@@ -57,6 +61,7 @@ pub(crate) struct Bash {
     settings: BashSettings,
     max_bytes: usize,
     shell: ShellConfig,
+    files: KeptFiles,
     schema: Value,
 }
 
@@ -71,7 +76,11 @@ impl Bash {
         }
         let shell = ShellConfig {
             stop_grace: settings.stop_grace,
-            spill: settings.spill.clone().map(SpillConfig::new),
+            spill: settings.spill.clone().map(|folder| SpillConfig {
+                // Before any result has to leave something out, of its status line's length or so.
+                beyond: max_bytes.saturating_sub(STATUS_ROOM),
+                ..SpillConfig::new(folder)
+            }),
             guardian: settings.guarded.then(Guardian::default),
             ..ShellConfig::default()
         };
@@ -80,6 +89,7 @@ impl Bash {
             settings,
             max_bytes,
             shell,
+            files: KeptFiles::default(),
             schema,
         }
     }
@@ -132,25 +142,26 @@ impl Bash {
         timeout: Duration,
     ) -> Result<ToolOutput, Refusal> {
         let mut run = ShellRun::spawn(command, &self.shell)
-            .map_err(|error| Refusal::new("SPAWN_FAILED", error))?;
+            .map_err(|error| Refusal::new(error.code(), error))?;
         let output = run.output();
+        let owner = call.agent.scope();
         let ended = tokio::select! {
             biased;
             outcome = run.wait() => Some(outcome),
             () = call.cancel.cancelled() => {
                 let outcome = run.stop().await;
-                return Ok(self.answer(&output, outcome).into_error("ABORTED"));
+                return Ok(self.answer(owner, &output, outcome).into_error("ABORTED"));
             }
             () = tokio::time::sleep(timeout) => None,
         };
         if let Some(outcome) = ended {
-            return Ok(self.answer(&output, outcome));
+            return Ok(self.answer(owner, &output, outcome));
         }
         let millis = timeout.as_millis();
         if !self.settings.background {
             let outcome = run.stop().await;
             let what = format!("the command was stopped: it took longer than {millis} ms");
-            return Ok(self.failed(&output, outcome, "TIMEOUT", &what));
+            return Ok(self.failed(owner, &output, outcome, "TIMEOUT", &what));
         }
         Ok(self.promote(call, command, task, run, millis))
     }
@@ -179,30 +190,41 @@ impl Bash {
                     .with_value(json!({ "kind": "promoted", "task_id": id.to_string() }))
             }
             // The run was dropped with the refused start, and its processes with it.
-            Err(error) => self.not_promoted(&output, &error, millis),
+            Err(error) => self.not_promoted(scope, &output, &error, millis),
         }
     }
 
-    fn not_promoted(&self, output: &OutputBuffer, error: &StartError, millis: u128) -> ToolOutput {
+    fn not_promoted(
+        &self,
+        owner: &Scope,
+        output: &OutputBuffer,
+        error: &StartError,
+        millis: u128,
+    ) -> ToolOutput {
         let what = format!(
             "[the command was stopped: it took longer than {millis} ms and could not go on in the background: {error}]"
         );
-        ToolOutput::text(self.fit(output, &what)).into_error(error.code())
+        ToolOutput::text(self.fit(owner, output, &what)).into_error(error.code())
     }
 
-    fn fit(&self, output: &OutputBuffer, last: &str) -> String {
+    /// The result of a command that does not go on.
+    fn fit(&self, owner: &Scope, output: &OutputBuffer, last: &str) -> String {
         let slice = output.read_at(0);
+        let file = output.keep_overflow();
         let body = Body {
             text: &slice.text,
             gap: slice.gap,
             replaced: output.replaced(),
-            // Removed with the last handle to the output: the model could not read it any more.
-            file: None,
+            file: file.as_ref().map(Overflow::path),
         };
-        fit(&body, "(no output)", last, self.max_bytes)
+        let shown = fit(&body, "(no output)", last, self.max_bytes);
+        if let Some(file) = file {
+            self.files.keep(owner, file);
+        }
+        shown
     }
 
-    fn answer(&self, output: &OutputBuffer, outcome: ShellOutcome) -> ToolOutput {
+    fn answer(&self, owner: &Scope, output: &OutputBuffer, outcome: ShellOutcome) -> ToolOutput {
         let outcome = TaskOutcome::from(outcome);
         let detail = outcome.detail().unwrap_or_default();
         let last = format!("[status: {}, {detail}]", outcome.status().as_str());
@@ -212,17 +234,18 @@ impl Bash {
             "detail": detail,
             "output": text::tail(&output.read_at(0).text, self.max_bytes),
         });
-        ToolOutput::text(self.fit(output, &last)).with_value(value)
+        ToolOutput::text(self.fit(owner, output, &last)).with_value(value)
     }
 
     fn failed(
         &self,
+        owner: &Scope,
         output: &OutputBuffer,
         outcome: ShellOutcome,
         code: &str,
         what: &str,
     ) -> ToolOutput {
-        let mut answer = self.answer(output, outcome).into_error(code);
+        let mut answer = self.answer(owner, output, outcome).into_error(code);
         answer.text = format!("Error: {what}\n{}", answer.text);
         answer
     }

@@ -17,7 +17,7 @@ use offshoot_task::{
 };
 use serde_json::Value;
 
-use crate::{NoticeSettings, task_view};
+use crate::{NoticeSettings, quote, task_view};
 
 const STARTED: &str = "task/started";
 const STOPPING: &str = "task/stopping";
@@ -60,6 +60,8 @@ impl TaskNotices {
         let reading = (task.unread <= limit)
             .then(|| self.tasks.read(agent.scope().id(), &task.id).ok())
             .flatten();
+        // What another reading has may yet turn out not to have been shown: it is only named.
+        let reading = reading.filter(|reading| reading.elsewhere() == 0);
         let output = match &reading {
             Some(reading) => Output::Inline(reading.text()),
             None => Output::Elsewhere(task.unread),
@@ -180,6 +182,8 @@ fn notice(task: &TaskSnapshot, output: &Output<'_>) -> Message {
             } else {
                 "Output (the task did not complete)"
             };
+            // Quoted, so that it cannot imitate a further notice.
+            let output = quote::every_line(output);
             words.push_str(&format!("\n{heading}:\n{output}"));
         }
         Output::Elsewhere(bytes) => {

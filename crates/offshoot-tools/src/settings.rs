@@ -52,8 +52,9 @@ pub struct BashSettings {
     /// Whether commands are killed when this process is killed, by a small process that is started
     /// with the first command. For programs; default false.
     pub guarded: bool,
-    /// A folder for what a background command writes beyond what is kept in memory: a private file
-    /// each, removed with the task's record. Nowhere when absent.
+    /// A folder for outputs that a result may have to cut: a private file each, named where something
+    /// is left out. It goes with the task's record; that of a foreground command when its agent closes,
+    /// or twenty later ones have come. Without a folder what is left out cannot be read.
     pub spill: Option<PathBuf>,
     /// Where commands run; the process's own folder when absent.
     pub cwd: Option<PathBuf>,

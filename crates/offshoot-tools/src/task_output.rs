@@ -105,7 +105,14 @@ impl TaskOutput {
             replaced: task.replaced,
             file: reading.overflow(),
         };
-        let shown = fit(&body, "(no new output)", &last, self.settings.max_bytes);
+        let mut empty = "(no new output)";
+        if reading.elsewhere() > 0 {
+            let bytes = reading.elsewhere();
+            last =
+                format!("[{bytes} bytes of new output are in the result of another call]\n{last}");
+            empty = "";
+        }
+        let shown = fit(&body, empty, &last, self.settings.max_bytes);
         let value = json!({
             "text": text::tail(reading.text(), self.settings.max_bytes),
             "task": task_view::value(task),

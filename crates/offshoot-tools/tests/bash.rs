@@ -126,7 +126,7 @@ async fn t27_a_command_that_takes_longer_goes_on_as_a_task_with_all_its_output()
     soon("rest", root.rest()).await;
     let notice = world.accepted(&root, "task")[0].to_text();
     assert!(
-        notice.ends_with("finished [status: completed, exit code: 0]\nOutput:\nbegun\nended\n"),
+        notice.ends_with("finished [status: completed, exit code: 0]\nOutput:\n> begun\n> ended\n"),
         "{notice}"
     );
     world.close(&root).await;
@@ -305,7 +305,7 @@ async fn a_command_that_cannot_start_is_failed() {
     let output = bash(&world, &root, json!({"command": "true"})).await;
     assert_eq!(
         output.code.as_deref(),
-        Some("SPAWN_FAILED"),
+        Some("DIRECTORY_NOT_USABLE"),
         "{}",
         output.text
     );
@@ -337,5 +337,58 @@ async fn b062_a_long_output_keeps_its_end() {
             .ends_with("FATAL: linker failed\n[status: completed, exit code: 0]")
     );
     assert!(output.text.starts_with('[') && output.text.contains(" bytes omitted]\n"));
+    world.close(&root).await;
+}
+
+/// The file that a result names, without what it says.
+fn named(text: &str) -> Option<std::path::PathBuf> {
+    let (_, rest) = text.split_once("; the output from its beginning is in ")?;
+    let (path, _) = rest.split_once("]\n")?;
+    Some(path.into())
+}
+
+#[tokio::test]
+async fn b062_what_a_result_leaves_out_is_in_a_file_that_it_names() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut setup = with(BashSettings {
+        spill: Some(temp.path().join("spill")),
+        ..BashSettings::default()
+    });
+    setup.tools.task_output.max_bytes = 4096;
+    let world = World::with(setup);
+    let root = world.root();
+    // More than a result shows, and less than the window.
+    let command = "i=0; while [ $i -lt 1000 ]; do echo line $i; i=$((i+1)); done";
+    let whole: String = (0..1000).map(|i| format!("line {i}\n")).collect();
+    let check = |text: &str| {
+        assert!(
+            text.len() <= 4096 && text.ends_with("line 999\n[status: completed, exit code: 0]")
+        );
+        let path = named(text).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+        path
+    };
+    let foreground = bash(&world, &root, json!({"command": command})).await;
+    let first = check(&foreground.text);
+
+    let args = json!({"command": command, "run_in_background": true});
+    assert!(!bash(&world, &root, args).await.is_error);
+    let args = json!({"task_id": "bash-1", "wait": true});
+    let background = soon("the end", world.call(&root, "task_output", args)).await;
+    let second = check(&background.text);
+
+    // What is whole has none.
+    let small = bash(&world, &root, json!({"command": "echo small"})).await;
+    assert_eq!(small.text, "small\n[status: completed, exit code: 0]");
+    world.close(&root).await;
+    assert!(!first.exists() && !second.exists());
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_one_is_refused_with_its_own_code() {
+    let world = World::with(with(BashSettings::default()));
+    let root = world.root();
+    let output = bash(&world, &root, json!({"command": "echo \0"})).await;
+    assert_eq!(output.code.as_deref(), Some("NUL_IN_COMMAND"));
     world.close(&root).await;
 }

@@ -297,3 +297,105 @@ async fn a_task_that_was_evicted_is_expired_and_not_unknown() {
     assert!(!world.tasks.list(root.scope().id()).is_empty());
     world.close(&root).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn t6_two_reads_in_one_step_show_each_byte_once() {
+    let agents = json!({"root": [
+        {"calls": [
+            {"name": "task_output", "args": {"task_id": "render-1"}},
+            {"name": "task_output", "args": {"task_id": "render-1"}},
+        ]},
+        {"text": "ok", "repeat": "forever"},
+    ]});
+    let world = World::plays(agents, Setup::default());
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "frames").stream(buffer.clone());
+    let (id, _end) = world.task_of(&root, spec);
+    buffer.writer().write("once\n");
+    root.followup(Message::user("read it twice")).unwrap();
+    soon("idle", root.idle()).await;
+    let results = world.results("root");
+    let texts: Vec<_> = results.iter().map(|(text, _)| text.as_str()).collect();
+    assert_eq!(texts.len(), 2);
+    assert!(texts.contains(&"once\n[status: running]"), "{texts:?}");
+    assert_eq!(texts.concat().matches("once").count(), 1, "{texts:?}");
+    let task = world.tasks.get(root.scope().id(), &id).unwrap();
+    assert_eq!(task.unread, 0);
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_what_a_read_that_came_to_nothing_had_is_in_the_next_one() {
+    let world = World::new();
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "frames").stream(buffer.clone());
+    let (id, end) = world.task_of(&root, spec);
+    let args = json!({"task_id": id.to_string()});
+    buffer.writer().write("first\n");
+    let cut = world.answer(&root, "task_output", args.clone()).await;
+    assert_eq!(cut.text, "first\n[status: running]");
+    buffer.writer().write("second\n");
+    let shown = world.call(&root, "task_output", args.clone()).await;
+    assert_eq!(
+        shown.text,
+        "second\n[6 bytes of new output are in the result of another call]\n[status: running]"
+    );
+    // The task ends while the first read is still open: its notice must not say that all was read.
+    end.with(TaskOutcome::completed());
+    world.settled(&root, &id).await;
+    soon("idle", root.idle()).await;
+    let notice = world.accepted(&root, "task")[0].to_text();
+    assert!(
+        notice.ends_with("\n6 bytes of output wait for you: read them with task_output."),
+        "{notice}"
+    );
+    drop(cut);
+    let shown = world.call(&root, "task_output", args).await;
+    assert_eq!(shown.text, "first\n[status: completed]");
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_and_silence_are_shown_while_a_task_is_live() {
+    let world = World::new();
+    let root = world.root();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let spec = TaskSpec::new("render", "frames").promises_progress(Duration::from_secs(10));
+    let work = async move |context: offshoot_task::TaskContext| {
+        context.progress(3, 10, "frame\n3] of\u{202e} 10");
+        assert!(tell.send(()).is_ok());
+        context.cancelled().await;
+        TaskOutcome::killed()
+    };
+    world.tasks.spawn(root.scope(), spec, work).unwrap();
+    told.await.unwrap();
+    let args = json!({"task_id": "render-1"});
+    let output = world.call(&root, "task_output", args.clone()).await;
+    assert_eq!(
+        output.text,
+        "(no new output)\n[status: running, 3/10 frame 3] of 10]"
+    );
+    let progress = json!({"done": 3, "total": 10, "line": "frame 3] of 10"});
+    assert_eq!(output.value.unwrap()["task"]["progress"], progress);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let output = world.call(&root, "task_output", args.clone()).await;
+    assert!(
+        output
+            .text
+            .ends_with("[status: running, 3/10 frame 3] of 10; stalled]")
+    );
+    assert_eq!(output.value.unwrap()["task"]["stalled"], true);
+    let listed = world.call(&root, "task_list", json!({})).await;
+    assert_eq!(
+        listed.text,
+        "render-1 [render] running (3/10 frame 3] of 10; stalled) — frames"
+    );
+    assert_eq!(listed.value.unwrap()[0]["progress"], progress);
+    assert!(!world.call(&root, "task_kill", args.clone()).await.is_error);
+    world.settled(&root, &"render-1".parse().unwrap()).await;
+    let output = world.call(&root, "task_output", args).await;
+    assert_eq!(output.text, "(no new output)\n[status: killed]");
+    world.close(&root).await;
+}
