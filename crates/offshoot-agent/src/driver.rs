@@ -35,6 +35,9 @@ pub enum StepOutcome {
     Continue,
     /// The turn is done.
     Completed,
+    /// The turn is done whatever waits: what arrived meanwhile stays in the inbox until a later
+    /// message wakes the agent. For a step that took the answer that it was asked for.
+    Final,
     /// The reply ran out of tokens.
     MaxTokens,
     /// The model declined.

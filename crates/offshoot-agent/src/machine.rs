@@ -117,6 +117,8 @@ struct Running {
     latched: Vec<MessageId>,
     /// A reply ran out of tokens: that marks the whole turn, whatever later steps do.
     out_of_tokens: bool,
+    /// No turn follows by itself, whatever waits.
+    is_final: bool,
 }
 
 #[derive(Debug)]

@@ -46,6 +46,7 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// A stable code of the failure.
     pub code: Option<String>,
+    ends_turn: bool,
     on_commit: Option<Commit>,
 }
 
@@ -67,6 +68,7 @@ impl ToolOutput {
             value: None,
             is_error: false,
             code: None,
+            ends_turn: false,
             on_commit: None,
         }
     }
@@ -99,6 +101,19 @@ impl ToolOutput {
         self
     }
 
+    /// Ends the turn with this result: of the same reply no later call runs, and the model is not
+    /// asked again. For a call that runs alone; see [`Tool::is_parallel_safe`].
+    pub fn ending_turn(mut self) -> Self {
+        self.ends_turn = true;
+        self
+    }
+
+    /// Whether the turn ends with this result.
+    #[must_use]
+    pub fn ends_turn(&self) -> bool {
+        self.ends_turn
+    }
+
     /// Takes the commit hook out.
     pub fn take_commit(&mut self) -> Option<Box<dyn FnOnce() + Send>> {
         self.on_commit.take()
@@ -125,6 +140,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether a call with these arguments may run beside its siblings.
     fn is_parallel_safe(&self, _args: &Value) -> bool {
         false
+    }
+
+    /// Whether the children of an agent that has the tool get it, too.
+    fn is_inherited(&self) -> bool {
+        true
     }
 
     /// Runs one call.
@@ -185,6 +205,16 @@ impl ToolSet {
     #[must_use]
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         Self::new(self.0.iter().cloned().chain([tool]))
+    }
+
+    /// The tools that a child gets.
+    #[must_use]
+    pub fn inherited(&self) -> Self {
+        if self.0.iter().all(|tool| tool.is_inherited()) {
+            return self.clone();
+        }
+        let kept = self.0.iter().filter(|tool| tool.is_inherited());
+        Self(Arc::new(kept.cloned().collect()))
     }
 
     /// The tools in order.

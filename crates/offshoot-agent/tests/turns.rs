@@ -391,3 +391,48 @@ async fn facts_tell_the_last_words_of_a_residency() {
     assert_eq!(agent.status(), Status::Idle);
     world.finish(agent).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_final_step_ends_the_turn_and_leaves_what_waits_for_the_next_message() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    agent.steer(user("meanwhile")).expect("accepted");
+    agent.followup(user("later")).expect("accepted");
+    step.end(Ok(StepOutcome::Final));
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(agent.with_projection(|p| p.turn()), 1);
+    assert_eq!(agent.with_projection(|p| p.inbox().len()), 2, "parked");
+    agent.followup(user("b")).expect("accepted");
+    let step = world.stage.next().await;
+    assert_eq!(step.at(), "2/1");
+    step.complete();
+    let step = world.stage.next().await;
+    assert_eq!(step.at(), "3/1");
+    step.complete();
+    support::soon("idle", agent.idle()).await;
+    let read = |line: &String| line.starts_with("read ");
+    let read: Vec<_> = world.trace(&agent).into_iter().filter(read).collect();
+    assert_eq!(read, ["read a", "read meanwhile", "read later", "read b"]);
+    world.finish(agent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_final_step_of_a_cancelled_turn_is_an_aborted_turn() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    agent.cancel(
+        offshoot_agent::CancelCause::User,
+        offshoot_agent::Pending::Keep,
+    );
+    step.end(Ok(StepOutcome::Final));
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(
+        world.trace(&agent).last().map(String::as_str),
+        Some("end turn 1 aborted user")
+    );
+    world.finish(agent).await;
+}

@@ -11,22 +11,32 @@ use offshoot_agent::{
 use offshoot_core::text;
 use serde_json::{Map, Value};
 
+/// What the calls of a reply leave to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The model gets the results.
+    Ask,
+    /// A result ended the turn.
+    End,
+}
+
 /// Runs the calls and records each with its result. After a cancel nothing more is started; what
 /// runs is waited for and recorded, and the rest is answered by the agent when it ends the step.
+/// After a result that ends the turn nothing more is started; the rest is answered with an error.
 ///
 /// Dropping the future drops the calls that run; what was recorded stays.
 pub(crate) async fn run(
     context: &StepContext,
     calls: Vec<CallRequest>,
     max_parallel: usize,
-) -> Result<(), DriverError> {
+) -> Result<Next, DriverError> {
     let mut settled: Vec<Option<ToolOutput>> = calls.iter().map(|_| None).collect();
     let mut running = FuturesUnordered::new();
     let (mut started, mut recorded) = (0, 0);
-    let mut alone = false;
+    let (mut alone, mut ended) = (false, false);
     loop {
         while let Some(call) = calls.get(started) {
-            if context.cancellation().is_cancelled() {
+            if context.cancellation().is_cancelled() || ended {
                 break;
             }
             // Asked anew before each start: an earlier call may have changed what a tool is.
@@ -51,14 +61,25 @@ pub(crate) async fn run(
             started += 1;
         }
         let Some((index, output)) = running.next().await else {
-            return Ok(());
+            break;
         };
+        ended |= output.ends_turn();
         settled[index] = Some(output);
         while let Some(output) = settled.get_mut(recorded).and_then(Option::take) {
             record(context, &calls[recorded], output)?;
             recorded += 1;
         }
     }
+    if !ended || context.cancellation().is_cancelled() {
+        return Ok(Next::Ask);
+    }
+    for call in &calls[started..] {
+        let denied =
+            ToolOutput::error("TURN_ENDED", "an earlier call of this reply ended the turn");
+        context.record_call(call)?;
+        record(context, call, denied)?;
+    }
+    Ok(Next::End)
 }
 
 enum Prepared<'a> {

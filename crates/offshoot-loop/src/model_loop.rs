@@ -105,8 +105,11 @@ impl ModelLoop {
             Finish::Refusal => Ok(StepOutcome::Refusal),
             _ if asked.is_empty() => Ok(StepOutcome::Completed),
             _ => {
-                calls::run(context, asked, self.settings.max_parallel_tools).await?;
-                Ok(StepOutcome::Continue)
+                let most = self.settings.max_parallel_tools;
+                Ok(match calls::run(context, asked, most).await? {
+                    calls::Next::Ask => StepOutcome::Continue,
+                    calls::Next::End => StepOutcome::Final,
+                })
             }
         }
     }

@@ -153,14 +153,16 @@ impl Machine {
         };
         let out_of_tokens = self.running().is_some_and(|running| {
             running.out_of_tokens |= outcome == StepOutcome::MaxTokens;
+            running.is_final |= outcome == StepOutcome::Final;
             running.out_of_tokens
         });
         let owed = match outcome {
             StepOutcome::Refusal => return end(TurnEndReason::Refusal),
             StepOutcome::Continue => true,
-            StepOutcome::Completed | StepOutcome::MaxTokens => false,
+            StepOutcome::Completed | StepOutcome::MaxTokens | StepOutcome::Final => false,
         };
-        if !owed && !self.projection.inbox().has_next_step() {
+        let is_final = outcome == StepOutcome::Final;
+        if is_final || !owed && !self.projection.inbox().has_next_step() {
             return end(if out_of_tokens {
                 TurnEndReason::MaxTokens
             } else {
@@ -238,7 +240,9 @@ impl Command for NextTurn {
             Phase::Running(running) if running.cut.is_some() => {
                 running.latched.iter().any(|id| inbox.contains(id))
             }
-            Phase::Running(_) => self.0.is_ordinary() && !inbox.is_empty(),
+            Phase::Running(running) => {
+                !running.is_final && self.0.is_ordinary() && !inbox.is_empty()
+            }
             Phase::Idle | Phase::Preparing => false,
         };
         // A turn whose end could not be written is followed by none: what waits stays parked.
