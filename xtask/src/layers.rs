@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("offshoot-inprocess", PROVIDER),
     ("offshoot-acp", PROGRAM_PROVIDER),
     ("offshoot-process", PROGRAM_PROVIDER),
+    ("offshoot-provider-conformance", PROVIDER),
     (
         "offshoot-tools",
         &[

@@ -6,6 +6,7 @@
 //! Both work with their parent's driver, tools and prompt, as far as the delegation does not narrow
 //! them.
 
+mod capture;
 mod run;
 
 use std::sync::Arc;

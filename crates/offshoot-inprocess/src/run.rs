@@ -1,16 +1,21 @@
 //! A one-shot run of an agent in this process.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, AgentId, CancelCause, Pending, StoredEvent};
 use offshoot_subagent::{
     ChildPlan, Mode, Outcome, ProviderError, Run, RunRequest, RunResult, TreeUsage,
 };
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+
+use crate::capture::Capture;
 
 struct InProcessRun {
     child: Agent,
     cancel: CancellationToken,
+    /// Where the answer comes, when one was asked for that fits a schema.
+    capture: Option<Capture>,
 }
 
 /// Creates the child, publishes it, and gives it its prompt, unless the run was cancelled meanwhile.
@@ -22,8 +27,13 @@ pub(crate) fn start(
     if request.cancel.is_cancelled() {
         return Err(ProviderError::new("cancelled before the start"));
     }
-    let plan = ChildPlan::new(&request.child, Mode::OneShot, &request.run_id, seed)
+    let mut plan = ChildPlan::new(&request.child, Mode::OneShot, &request.run_id, seed)
         .map_err(|error| fail(&error))?;
+    let capture = request.child.output_schema.as_ref().map(|schema| {
+        let capture = Capture::default();
+        capture.equip(&mut plan.spec.kit, schema);
+        capture
+    });
     let parent = request.child.parent.clone();
     let child = Agent::create(parent.host(), Some(parent.scope()), plan.spec)
         .map_err(|error| fail(&error))?;
@@ -41,6 +51,7 @@ pub(crate) fn start(
     Ok(Box::new(InProcessRun {
         child,
         cancel: request.cancel,
+        capture,
     }))
 }
 
@@ -76,11 +87,22 @@ impl Run for InProcessRun {
                 diagnostic = Some(failure);
             }
             let (own, total) = self.child.usage();
-            Ok(RunResult {
-                outcome,
-                text: facts.text,
-                diagnostic,
-                usage: TreeUsage::new(own, total),
+            let answer = self.capture.as_ref().and_then(Capture::answer);
+            if let Some(capture) = &self.capture
+                && outcome == Outcome::Completed
+                && answer.is_none()
+            {
+                outcome = Outcome::Error;
+                diagnostic = Some(capture.missing());
+            }
+            let mut result =
+                RunResult::new(outcome, facts.text).with_usage(TreeUsage::new(own, total));
+            if outcome == Outcome::Completed {
+                result.structured = answer;
+            }
+            Ok(match diagnostic {
+                Some(diagnostic) => result.with_diagnostic(diagnostic),
+                None => result,
             })
         })
     }
@@ -88,13 +110,18 @@ impl Run for InProcessRun {
     fn dispose(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
         Box::pin(async move {
             let report = self.child.close(Pending::Discard).await;
-            match report.failures.first() {
-                None => Ok(()),
-                Some(failure) => Err(ProviderError::new(format!(
-                    "the subagent could not be closed: {}: {}",
-                    failure.name, failure.error
-                ))),
+            let failures: Vec<_> = report
+                .failures
+                .iter()
+                .map(|failure| format!("{}: {}", failure.name, failure.error))
+                .collect();
+            if failures.is_empty() {
+                return Ok(());
             }
+            let failures = failures.join("; ");
+            Err(ProviderError::new(format!(
+                "the subagent could not be closed: {failures}"
+            )))
         })
     }
 }

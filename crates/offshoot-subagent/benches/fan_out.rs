@@ -98,17 +98,8 @@ impl World {
     }
 
     async fn start(&self) {
-        let request = ChildRequest {
-            parent: self.root.clone(),
-            provider: "spawn".to_owned(),
-            label: "child".to_owned(),
-            prompt: "Measure this part of the folder and say how large it is.".to_owned(),
-            persona: None,
-            tool_filter: None,
-            generation: 0,
-            task_id: None,
-            guidance: None,
-        };
+        let prompt = "Measure this part of the folder and say how large it is.";
+        let request = ChildRequest::new(self.root.clone(), "spawn", "child", prompt);
         self.subagents.start(request).await.unwrap();
     }
 

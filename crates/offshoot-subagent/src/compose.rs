@@ -67,6 +67,7 @@ impl Descriptor {
     /// [`FilterError`] when the filter does not fit the parent's tools.
     pub fn kit(&self, parent: &AgentKit) -> Result<AgentKit, FilterError> {
         let mut kit = parent.clone();
+        kit.tools = kit.tools.inherited();
         if let Some(filter) = &self.tool_filter {
             kit.tools = kit.tools.restrict(filter)?;
         }
@@ -133,7 +134,7 @@ pub(crate) fn check(request: &ChildRequest) -> Result<(), StartError> {
         return Err(StartError::EmptyPrompt);
     }
     if let Some(filter) = &request.tool_filter {
-        request.parent.kit().tools.restrict(filter)?;
+        request.parent.kit().tools.inherited().restrict(filter)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ mod outcome;
 mod provider;
 mod recover;
 mod request;
+mod schema;
 mod service;
 mod start;
 
@@ -32,5 +33,6 @@ pub use one_shot::OneShotResult;
 pub use outcome::{Outcome, TreeUsage};
 pub use provider::{Capabilities, Provider, ProviderError, Run, RunRequest, RunResult};
 pub use request::{ChildRequest, Mode};
+pub use schema::{OutputSchema, SchemaError};
 pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};
 pub use start::Started;

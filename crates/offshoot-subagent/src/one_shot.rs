@@ -1,9 +1,11 @@
 //! One-shot runs: a child that ends with its turn.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use offshoot_agent::{Agent, AgentId, RunId};
 use offshoot_core::Hold;
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -13,12 +15,13 @@ use crate::limit::Place;
 use crate::notice::Settlement;
 use crate::provider::contain;
 use crate::{
-    ChildRequest, Mode, Outcome, Provider, ProviderError, Run, RunRequest, RunResult, StartError,
-    Subagents, TreeUsage, compose,
+    ChildRequest, Mode, Outcome, OutputSchema, Provider, ProviderError, Run, RunRequest, RunResult,
+    StartError, Subagents, TreeUsage, compose,
 };
 
 /// What a one-shot run came to, after it was disposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OneShotResult {
     /// The child.
     pub child: AgentId,
@@ -28,7 +31,10 @@ pub struct OneShotResult {
     pub outcome: Outcome,
     /// The child's last message; partial when the outcome is not `completed`.
     pub text: String,
-    /// Why it did not complete.
+    /// The answer that fits the schema of the request. There when there was a schema and the outcome
+    /// is `completed`.
+    pub structured: Option<Value>,
+    /// Why it did not complete: one line.
     pub diagnostic: Option<String>,
     /// What the child had started and was stopped with it.
     pub stopped: Vec<String>,
@@ -132,15 +138,20 @@ impl Subagents {
                 Ok(())
             }
         };
+        let schema = request.output_schema.clone();
         let cancelled = cancel.clone();
         let asked = RunRequest::new(request, run_id.clone(), cancel, Box::new(publish));
-        let mut run = match contain("start", || provider.start(asked)).await {
+        let settings = &self.0.settings;
+        let start = contain("start", || provider.start(asked));
+        let begun = within(settings.stop_grace, &cancelled, start).await;
+        let mut run = match begun.unwrap_or_else(|| Err(deaf("start", settings.stop_grace))) {
             Ok(run) => run,
             Err(error) => {
                 if let Some(child) = published.get() {
                     // What was recorded as started has ended, too.
                     let record = record(child, &run_id);
-                    self.finish(&parent, &record, None, Err(error.clone()), generation);
+                    let result = failed(&error);
+                    self.finish(&parent, &record, None, result, generation);
                 }
                 // Nothing began, as was asked.
                 if published.get().is_none() && parent.scope().is_closing() {
@@ -152,20 +163,33 @@ impl Subagents {
                 return Err(error.into());
             }
         };
+        let child = run.child().clone();
         if published.get().is_none() {
-            tracing::warn!(child = %run.child(), "a provider did not publish its run");
-            if let Err(error) = parent.record(record(run.child(), &run_id).started()) {
-                tracing::warn!(child = %run.child(), %error, "a start could not be recorded");
+            tracing::warn!(%child, "a provider did not publish its run");
+            if let Err(error) = parent.record(record(&child, &run_id).started()) {
+                tracing::warn!(%child, %error, "a start could not be recorded");
             }
         }
-        let child = run.child().clone();
-        let result = contain("run", || run.result()).await;
         let agent = run.local_agent().cloned();
+        let ended = contain("run", || run.result());
+        let ended = within(settings.stop_grace, &cancelled, ended).await;
+        let said = || {
+            let agent = agent.as_ref();
+            agent.map_or_else(String::new, |agent| {
+                agent.with_projection(|p| p.facts().text.clone())
+            })
+        };
+        let result = match ended {
+            Some(Ok(result)) => fitting(result.bounded(), schema.as_ref()),
+            Some(Err(error)) => RunResult::new(Outcome::Error, said()).with_diagnostic(error),
+            None => RunResult::new(Outcome::Aborted, said())
+                .with_diagnostic(deaf("run", settings.stop_grace)),
+        };
         let stopped = agent
             .as_ref()
             .map(|agent| self.alive_below(agent))
             .unwrap_or_default();
-        let disposed = dispose(run).await;
+        let disposed = dispose(run, settings.dispose_grace).await;
         let result = self.finish(&parent, &record(&child, &run_id), agent, result, generation);
         drop(place);
         drop(hold);
@@ -182,15 +206,9 @@ impl Subagents {
         parent: &Agent,
         record: &RunRecord,
         agent: Option<Agent>,
-        result: Result<RunResult, ProviderError>,
+        mut result: RunResult,
         generation: u64,
     ) -> OneShotResult {
-        let mut result = result.unwrap_or_else(|error| RunResult {
-            outcome: Outcome::Error,
-            text: String::new(),
-            diagnostic: Some(error.message),
-            usage: TreeUsage::default(),
-        });
         if let Some(agent) = agent {
             // After the disposal: what its own children used is in it now.
             let (own, total) = agent.usage();
@@ -211,6 +229,7 @@ impl Subagents {
             run_id: record.run_id.clone(),
             outcome: result.outcome,
             text: result.text,
+            structured: result.structured,
             diagnostic: result.diagnostic,
             stopped: Vec::new(),
             dispose_error: None,
@@ -219,8 +238,59 @@ impl Subagents {
     }
 }
 
-async fn dispose(run: Box<dyn Run>) -> Result<(), String> {
-    contain("dispose", || run.dispose())
-        .await
-        .map_err(|error| error.message)
+/// Awaits `work`. After the cancel it has `grace` left; `None` when it was dropped then.
+async fn within<F: Future>(
+    grace: Duration,
+    cancel: &CancellationToken,
+    work: F,
+) -> Option<F::Output> {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        output = &mut work => Some(output),
+        () = cancel.cancelled() => tokio::time::timeout(grace, work).await.ok(),
+    }
+}
+
+fn deaf(what: &str, grace: Duration) -> ProviderError {
+    let seconds = grace.as_secs_f64();
+    ProviderError::new(format!(
+        "the {what} did not end within {seconds} s after it was stopped, and was dropped"
+    ))
+}
+
+fn failed(error: &ProviderError) -> RunResult {
+    RunResult::new(Outcome::Error, "").with_diagnostic(error)
+}
+
+/// A run that completed has the answer that was asked for, or it did not do what it was asked.
+fn fitting(mut result: RunResult, schema: Option<&OutputSchema>) -> RunResult {
+    let Some(schema) = schema else {
+        result.structured = None;
+        return result;
+    };
+    if result.outcome != Outcome::Completed {
+        return result;
+    }
+    let fault = match &result.structured {
+        None => "it ended without a structured answer".to_owned(),
+        Some(answer) => match schema.check(answer) {
+            Ok(()) => return result,
+            Err(fault) => format!("its structured answer does not fit the schema: {fault}"),
+        },
+    };
+    RunResult::new(Outcome::Error, result.text)
+        .with_diagnostic(fault)
+        .with_usage(result.usage)
+}
+
+async fn dispose(run: Box<dyn Run>, grace: Duration) -> Result<(), String> {
+    let disposed = contain("dispose", || run.dispose());
+    match tokio::time::timeout(grace, disposed).await {
+        Ok(disposed) => disposed.map_err(|error| error.message),
+        Err(_) => Err(format!(
+            "it did not end within {} s, and was dropped",
+            grace.as_secs_f64()
+        )),
+    }
 }

@@ -8,6 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, AgentId, RunId, StoredEvent};
 use offshoot_core::text;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{ChildRequest, Outcome, TreeUsage};
@@ -22,6 +23,8 @@ pub struct Capabilities {
     pub persona: bool,
     /// A filter on the child's tools.
     pub tool_filter: bool,
+    /// An answer that fits a schema, of one-shot runs.
+    pub structured_output: bool,
     /// Whether a child begins with its parent's past; only told, never checked.
     pub inherits_context: bool,
 }
@@ -34,6 +37,7 @@ impl Capabilities {
             continuable: true,
             persona: true,
             tool_filter: true,
+            structured_output: true,
             inherits_context,
         }
     }
@@ -125,25 +129,101 @@ impl RunRequest {
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RunResult {
     /// How it ended.
     pub outcome: Outcome,
-    /// The child's last message; may be empty.
+    /// The child's last message; may be empty. Of a run that did not complete: what there is of it.
     pub text: String,
-    /// Why it did not complete, for the model: bounded, without secrets.
+    /// The answer, when one was asked for that fits a schema, and the run completed.
+    pub structured: Option<Value>,
+    /// Why it did not complete, for the model: one bounded line, without secrets. Never a part of
+    /// `text`.
     pub diagnostic: Option<String>,
     /// What it cost.
     pub usage: TreeUsage,
+}
+
+impl RunResult {
+    /// The most bytes of a run's text that are kept: its end.
+    pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
+    /// The most bytes of a diagnostic.
+    pub const MAX_DIAGNOSTIC_BYTES: usize = 4096;
+
+    /// A run that ended like this and said `text`, whose end is kept when it is too long.
+    #[must_use]
+    pub fn new(outcome: Outcome, text: impl Into<String>) -> Self {
+        let result = Self {
+            outcome,
+            text: text.into(),
+            structured: None,
+            diagnostic: None,
+            usage: TreeUsage::default(),
+        };
+        result.bounded()
+    }
+
+    /// Adds why it did not complete, made one line of at most
+    /// [`MAX_DIAGNOSTIC_BYTES`](Self::MAX_DIAGNOSTIC_BYTES).
+    ///
+    /// ```
+    /// use offshoot_subagent::{Outcome, RunResult};
+    /// let result = RunResult::new(Outcome::Error, "").with_diagnostic("first\nsecond");
+    /// assert_eq!(result.diagnostic.as_deref(), Some("first second"));
+    /// ```
+    #[must_use]
+    pub fn with_diagnostic(mut self, diagnostic: impl fmt::Display) -> Self {
+        let line = text::one_line(&diagnostic.to_string(), Self::MAX_DIAGNOSTIC_BYTES);
+        self.diagnostic = (!line.is_empty()).then_some(line);
+        self
+    }
+
+    /// Adds the answer that was asked for.
+    #[must_use]
+    pub fn with_structured(mut self, answer: Value) -> Self {
+        self.structured = Some(answer);
+        self
+    }
+
+    /// Adds what it cost.
+    #[must_use]
+    pub fn with_usage(mut self, usage: TreeUsage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// The same within the bounds, whoever made it: a diagnostic only of what did not complete, an
+    /// answer only of what did.
+    pub(crate) fn bounded(mut self) -> Self {
+        if self.text.len() > Self::MAX_TEXT_BYTES {
+            self.text = text::marked_tail(&self.text, Self::MAX_TEXT_BYTES);
+        }
+        if self.outcome == Outcome::Completed {
+            self.diagnostic = None;
+        } else {
+            self.structured = None;
+        }
+        match self.diagnostic.take() {
+            Some(diagnostic) => self.with_diagnostic(diagnostic),
+            None => self,
+        }
+    }
 }
 
 /// A one-shot run that a provider has published.
 ///
 /// # Implementing
 ///
-/// - `result` resolves for every way in which the child can end, also after a cancel, and may be
-///   awaited once. An `Err` is a fault of the provider, not of the child.
-/// - `dispose` stops what is left, waits until it has stopped, and is bounded in time.
+/// - `result` resolves for every way in which the child can end, also after a cancel, and is awaited
+///   once. An `Err` is a fault of the provider, not of the child: a child that died is an outcome.
+/// - After a cancel `result` resolves within [`SubagentSettings::stop_grace`]; else it is dropped, the
+///   run counts as aborted, and `dispose` is called.
+/// - `dispose` stops what is left and waits until it has stopped. After
+///   [`SubagentSettings::dispose_grace`] its future is dropped, which must kill what is left.
 /// - Dropping a run without disposing it must not leave anything running for ever.
+///
+/// [`SubagentSettings::stop_grace`]: crate::SubagentSettings::stop_grace
+/// [`SubagentSettings::dispose_grace`]: crate::SubagentSettings::dispose_grace
 pub trait Run: Send {
     /// The child's id.
     fn child(&self) -> &AgentId;

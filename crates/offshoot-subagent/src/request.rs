@@ -5,6 +5,8 @@ use std::fmt;
 use offshoot_agent::{Agent, ToolFilter};
 use serde::{Deserialize, Serialize};
 
+use crate::OutputSchema;
+
 /// How long a child lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,10 +49,36 @@ pub struct ChildRequest {
     pub persona: Option<String>,
     /// Which of its parent's tools it sees.
     pub tool_filter: Option<ToolFilter>,
+    /// What its answer has to be; for one-shot runs only.
+    pub output_schema: Option<OutputSchema>,
     /// The generation of the turn that delegates.
     pub generation: u64,
     /// The background task that carries a one-shot run, as it is called in events.
     pub task_id: Option<String>,
     /// What is added to the child's first message, after the prompt.
     pub guidance: Option<String>,
+}
+
+impl ChildRequest {
+    /// A delegation by `parent` to a child of `provider`, without anything optional.
+    #[must_use]
+    pub fn new(
+        parent: Agent,
+        provider: impl Into<String>,
+        label: impl Into<String>,
+        prompt: impl Into<String>,
+    ) -> Self {
+        Self {
+            parent,
+            provider: provider.into(),
+            label: label.into(),
+            prompt: prompt.into(),
+            persona: None,
+            tool_filter: None,
+            output_schema: None,
+            generation: 0,
+            task_id: None,
+            guidance: None,
+        }
+    }
 }

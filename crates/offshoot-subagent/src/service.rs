@@ -20,6 +20,12 @@ pub struct SubagentSettings {
     pub max_live_children: usize,
     /// How long a child may be quiet and wait before its parent is told, once. Default 30 s.
     pub waiting_after: Duration,
+    /// How long a one-shot run, or its start, may take to end after it was cancelled before it is
+    /// dropped. Default 10 s. With `dispose_grace` it should be less than the time after which a
+    /// killed task is dropped (30 s), so that a run is disposed before its task is told to have ended.
+    pub stop_grace: Duration,
+    /// How long the disposal of a one-shot run may take before it is dropped. Default 15 s.
+    pub dispose_grace: Duration,
 }
 
 impl Default for SubagentSettings {
@@ -28,6 +34,8 @@ impl Default for SubagentSettings {
             max_depth: 3,
             max_live_children: 64,
             waiting_after: Duration::from_secs(30),
+            stop_grace: Duration::from_secs(10),
+            dispose_grace: Duration::from_secs(15),
         }
     }
 }

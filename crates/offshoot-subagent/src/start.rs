@@ -38,6 +38,16 @@ impl Subagents {
                 capabilities.tool_filter,
                 "a tool filter",
             ),
+            (
+                request.output_schema.is_some(),
+                capabilities.structured_output,
+                "structured output",
+            ),
+            (
+                request.output_schema.is_some() && mode == Mode::Continuable,
+                false,
+                "structured output of a continuable child",
+            ),
         ];
         for (wanted, able, feature) in asked {
             if wanted && !able {

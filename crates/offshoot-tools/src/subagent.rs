@@ -147,6 +147,7 @@ impl SubagentTool {
             prompt: prompt.to_owned(),
             persona: self.settings.persona.clone(),
             tool_filter: self.settings.tool_filter.clone(),
+            output_schema: None,
             generation: call.generation,
             task_id: None,
             guidance,
@@ -155,7 +156,7 @@ impl SubagentTool {
 
     /// Whether the child will see the tool that it would answer with.
     fn can_answer(&self, parent: &Agent) -> bool {
-        let tools = &parent.kit().tools;
+        let tools = parent.kit().tools.inherited();
         match &self.settings.tool_filter {
             Some(filter) => tools
                 .restrict(filter)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use offshoot_agent::{AgentId, Message, ToolFilter};
 use offshoot_subagent::{
-    Capabilities, Mode, Outcome, Provider, ProviderError, Run, RunRequest, RunResult, TreeUsage,
+    Capabilities, Mode, Outcome, Provider, ProviderError, Run, RunRequest, RunResult,
 };
 use offshoot_tools::SubagentToolSettings;
 use serde_json::{Value, json};
@@ -329,12 +329,7 @@ impl Run for SlowRun {
             } else {
                 Outcome::Completed
             };
-            Ok(RunResult {
-                outcome,
-                text: "42".to_owned(),
-                diagnostic: None,
-                usage: TreeUsage::default(),
-            })
+            Ok(RunResult::new(outcome, "42"))
         })
     }
 

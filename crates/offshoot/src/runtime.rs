@@ -263,6 +263,7 @@ fn subagent_settings(config: &Config) -> SubagentSettings {
         max_depth: config.limits.max_depth,
         max_live_children: config.limits.max_live_children,
         waiting_after: Duration::from_millis(config.notices.waiting_after_ms),
+        ..SubagentSettings::default()
     }
 }
 

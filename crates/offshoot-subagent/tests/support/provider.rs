@@ -154,17 +154,13 @@ impl Run for OddRun {
                 () = ready => Outcome::Completed,
                 () = self.cancel.cancelled(), if fault != Fault::Deaf => Outcome::Aborted,
             };
-            Ok(RunResult {
-                outcome,
-                text: "odd answer".to_owned(),
-                diagnostic: None,
-                usage: TreeUsage {
-                    input: 1,
-                    output: 2,
-                    total_input: 3,
-                    total_output: 4,
-                },
-            })
+            let usage = TreeUsage {
+                input: 1,
+                output: 2,
+                total_input: 3,
+                total_output: 4,
+            };
+            Ok(RunResult::new(outcome, "odd answer").with_usage(usage))
         })
     }
 

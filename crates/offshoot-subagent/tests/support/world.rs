@@ -258,17 +258,12 @@ fn label_of(event: &Extension) -> &str {
 }
 
 pub fn request(parent: &Agent, label: &str) -> ChildRequest {
-    ChildRequest {
-        parent: parent.clone(),
-        provider: "spawn".to_owned(),
-        label: label.to_owned(),
-        prompt: format!("the task of {label}"),
-        persona: None,
-        tool_filter: None,
-        generation: 0,
-        task_id: None,
-        guidance: None,
-    }
+    ChildRequest::new(
+        parent.clone(),
+        "spawn",
+        label,
+        format!("the task of {label}"),
+    )
 }
 
 /// What an agent runs at.
