@@ -141,11 +141,10 @@ impl ProcessRun {
             let parts = [why, Some(outcome.to_string()), said];
             parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
         });
-        RunResult {
-            outcome: end,
-            text: answer.text(),
-            diagnostic,
-            usage: TreeUsage::new(usage, usage),
+        let result = RunResult::new(end, answer.text()).with_usage(TreeUsage::new(usage, usage));
+        match diagnostic {
+            Some(diagnostic) => result.with_diagnostic(diagnostic),
+            None => result,
         }
     }
 }
