@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::behaviour::{ANSWER, Behaviour, PARTIAL, hostile_fault};
 
-const FLOOD_BYTES: usize = 4 * 1024 * 1024;
+const FLOOD_BYTES: usize = 6 * 1024 * 1024;
 
 /// Lets children behave; a root takes note.
 #[derive(Clone, Copy, Debug)]

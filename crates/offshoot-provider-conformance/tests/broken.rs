@@ -345,7 +345,7 @@ flaws! {
     a_raw_diagnostic_is_found: RawDiagnostic, Fail, "not one clean line";
     a_long_diagnostic_is_found: RawDiagnostic, Fail, "limit: 4096";
     a_diagnostic_of_a_success_is_found: DiagnosticOfCompleted, Answer, "has a diagnostic";
-    an_unbounded_text_is_found: UnboundedText, Flood, "limit: 1048576";
+    an_unbounded_text_is_found: UnboundedText, Flood, "limit: 4194304";
     a_lost_end_of_a_text_is_found: KeepsTheHead, Flood, "was not kept";
     a_tree_that_used_less_is_found: UsageShrinks, Answer, "used less";
     a_disposal_that_fails_is_found: DisposeFails, Answer, "dispose failed: ";

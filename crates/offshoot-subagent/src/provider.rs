@@ -146,7 +146,7 @@ pub struct RunResult {
 
 impl RunResult {
     /// The most bytes of a run's text that are kept: its end.
-    pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
+    pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
     /// The most bytes of a diagnostic.
     pub const MAX_DIAGNOSTIC_BYTES: usize = 4096;
 

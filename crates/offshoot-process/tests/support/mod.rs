@@ -52,15 +52,8 @@ impl World {
 
     pub fn request(&self, prompt: &str) -> ChildRequest {
         ChildRequest {
-            parent: self.parent.clone(),
-            provider: "program".into(),
-            label: "work".into(),
-            prompt: prompt.into(),
-            persona: None,
-            tool_filter: None,
-            generation: 0,
-            task_id: None,
             guidance: Some("how a subagent works".into()),
+            ..ChildRequest::new(self.parent.clone(), "program", "work", prompt)
         }
     }
 
