@@ -36,7 +36,8 @@ pub(crate) enum Command {
     /// Show the tree of stored sessions
     #[command(after_help = EXIT_CODES)]
     Sessions(SessionsArgs),
-    /// Serve the tools over MCP (not in this build yet)
+    /// Serve the tools over MCP, on stdio or as streamable HTTP
+    #[command(after_help = EXIT_CODES)]
     Mcp(McpArgs),
     /// Be an ACP agent on stdio (not in this build yet)
     Acp(AcpArgs),
@@ -142,13 +143,34 @@ pub(crate) struct SessionsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
     #[command(flatten)]
-    config: ConfigArgs,
+    pub(crate) config: ConfigArgs,
     /// Keep the sessions in this folder
     #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
-    /// Serve streamable HTTP here instead of stdio
+    pub(crate) store: Option<PathBuf>,
+    /// Go on with this stored session, and with its subagents
+    #[arg(long, value_name = "SESSION_ID")]
+    pub(crate) resume: Option<String>,
+    /// Serve streamable HTTP at this address instead of stdio; a port alone is one of loopback
     #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
+    pub(crate) http: Option<String>,
+    /// Let in only who sends one of these bearer tokens, one a line; each is a client of its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) http_token_file: Option<PathBuf>,
+    /// A name by which clients call the server, besides its address
+    #[arg(long, value_name = "NAME")]
+    pub(crate) http_host: Vec<String>,
+    /// Subagents play this script instead of asking a model
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Subagents ask this model (not in this build yet)
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// Where the model is (not in this build yet)
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Run shell commands in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

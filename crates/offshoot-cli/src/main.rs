@@ -1,4 +1,4 @@
-//! The program: `offshoot demo`, `run`, `tools`, `sessions`.
+//! The program: `offshoot demo`, `run`, `tools`, `sessions`, `mcp`.
 //!
 //! What it may be asked is in [`args`]; what it answers with is a result on stdout, an exit code, and
 //! for bad usage one line on stderr. Everything else is in the libraries.
@@ -6,6 +6,7 @@
 mod args;
 mod demo;
 mod fault;
+mod mcp;
 mod output;
 mod run;
 mod sessions;
@@ -37,7 +38,7 @@ fn perform(command: Command) -> Result<ExitCode, Fault> {
         Command::Run(args) => run::run(args),
         Command::Tools(args) => tools::tools(args),
         Command::Sessions(args) => sessions::sessions(args),
-        Command::Mcp(_) => Err(Fault::usage("`offshoot mcp` is not in this build yet")),
+        Command::Mcp(args) => mcp::mcp(args),
         Command::Acp(_) => Err(Fault::usage("`offshoot acp` is not in this build yet")),
         Command::Done => Ok(ExitCode::SUCCESS),
     }

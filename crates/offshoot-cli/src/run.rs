@@ -9,7 +9,7 @@ mod rest;
 mod result;
 mod signals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use crate::{output, setup};
 use host::Host;
 use rest::End;
 pub(crate) use rest::Limits;
-use signals::Signals;
+pub(crate) use signals::Signals;
 
 /// Everything that a run needs, checked.
 pub(crate) struct Plan {
@@ -120,13 +120,13 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
     })
 }
 
-fn session_id(text: &str) -> Result<AgentId, Fault> {
+pub(crate) fn session_id(text: &str) -> Result<AgentId, Fault> {
     text.parse()
         .map_err(|error| Fault::usage(format_args!("--resume: `{text}`: {error}")))
 }
 
 /// Only a root session can be resumed: a child belongs to its parent.
-fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
+pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
     let first = store
         .first(id)
         .map_err(|error| Fault::usage(format_args!("--resume: {error}")))?;
@@ -187,7 +187,7 @@ impl Run {
         let spill = SpillFolder::of_this_process();
         let mut builder = Runtime::builder(self.plan.config.clone())
             .guard_commands()
-            .spill(&spill.0);
+            .spill(spill.folder());
         if let Some(store) = self.plan.store.take() {
             builder = builder.store(store);
         }
@@ -309,11 +309,15 @@ impl Run {
 }
 
 /// Where large outputs go while the program runs.
-struct SpillFolder(PathBuf);
+pub(crate) struct SpillFolder(PathBuf);
 
 impl SpillFolder {
-    fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         Self(std::env::temp_dir().join(format!("offshoot-{}", std::process::id())))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
     }
 }
 

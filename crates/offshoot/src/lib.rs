@@ -3,7 +3,10 @@
 //! A [`Runtime`] puts the parts together; each part is a crate of its own and can be replaced.
 
 pub mod config;
+#[cfg(feature = "mcp")]
+mod connections;
 mod external;
+mod modelless;
 mod runtime;
 pub mod snapshots;
 
@@ -15,6 +18,9 @@ pub use offshoot_core as core;
 pub use offshoot_inprocess as inprocess;
 #[doc(inline)]
 pub use offshoot_loop as driver;
+#[cfg(feature = "mcp")]
+#[doc(inline)]
+pub use offshoot_mcp as mcp;
 #[cfg(feature = "process")]
 #[doc(inline)]
 pub use offshoot_process as process;

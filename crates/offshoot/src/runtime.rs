@@ -20,6 +20,7 @@ use offshoot_tools::{
 
 use crate::config::{BackgroundMode, Config, Delivery};
 use crate::external;
+use crate::modelless::{NoModel, Refusing};
 
 /// Puts a [`Runtime`] together. Every part has a default but the driver.
 pub struct RuntimeBuilder {
@@ -103,6 +104,24 @@ impl RuntimeBuilder {
         self.driver(Arc::new(driver))
     }
 
+    /// A runtime without a model, for hosts that bring their own agent: the delegation tools whose
+    /// children would ask one are shown, and refuse with `why`.
+    #[must_use]
+    pub fn without_model(self, why: impl Into<String>) -> Runtime {
+        let why = why.into();
+        let mut runtime = self.driver(Arc::new(NoModel(why.clone())));
+        let needing = runtime.config.subagent.iter();
+        let needing = needing.filter(|entry| ["spawn", "fork"].contains(&entry.provider.as_str()));
+        for entry in needing {
+            let tools = &runtime.kit.tools;
+            if let Some(tool) = tools.get(&entry.tool_name).cloned() {
+                let why = why.clone();
+                runtime.kit.tools = tools.with(Arc::new(Refusing { tool, why }));
+            }
+        }
+        runtime
+    }
+
     /// A runtime whose agents' steps are done by `driver`.
     #[must_use]
     pub fn driver(self, driver: Arc<dyn TurnDriver>) -> Runtime {
@@ -134,6 +153,7 @@ impl RuntimeBuilder {
             prompt,
         };
         Runtime {
+            config: self.config,
             host,
             tasks,
             subagents,
@@ -146,6 +166,7 @@ impl RuntimeBuilder {
 /// The agents of one program: their sessions, tasks, subagents and tools.
 #[derive(Debug)]
 pub struct Runtime {
+    config: Config,
     host: AgentHost,
     tasks: TaskRegistry,
     subagents: Subagents,
@@ -201,6 +222,12 @@ impl Runtime {
         async move {
             closing.await;
         }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// The background tasks.

@@ -5,8 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -96,32 +95,32 @@ impl Command {
             .unwrap_or_else(|error| panic!("{what} does not start: {error}"));
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("a pipe");
-        let mut stderr = child.stderr.take().expect("a pipe");
+        let stderr = child.stderr.take().expect("a pipe");
         let (lines, received) = sync_channel(1024);
-        std::thread::spawn(move || {
-            let mut stdout = BufReader::new(stdout);
-            let mut line = Vec::new();
-            while stdout.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                let text = String::from_utf8_lossy(&line);
-                let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-                if lines.send(text).is_err() {
-                    return;
-                }
-                line.clear();
-            }
-        });
-        let errors = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        });
+        std::thread::spawn(move || pass_lines(stdout, |line| lines.send(line).is_ok()));
+        let (errors, error_lines) = channel();
+        std::thread::spawn(move || pass_lines(stderr, |line| errors.send(line).is_ok()));
         Peer {
             what,
             child,
             stdin,
             lines: received,
-            errors: Some(errors),
+            errors: error_lines,
         }
+    }
+}
+
+/// Hands over line by line, until nobody takes them.
+fn pass_lines(from: impl Read, pass: impl Fn(String) -> bool) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+        let text = String::from_utf8_lossy(&line);
+        let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+        if !pass(text) {
+            return;
+        }
+        line.clear();
     }
 }
 
@@ -161,7 +160,7 @@ pub struct Peer {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    errors: Option<JoinHandle<String>>,
+    errors: Receiver<String>,
 }
 
 impl Peer {
@@ -259,13 +258,24 @@ impl Peer {
         let _ = self.child.wait();
     }
 
-    /// What it wrote to standard error; waits until that is closed. Empty the second time.
+    /// The next line of its standard error; `None` at the end.
+    ///
+    /// # Panics
+    ///
+    /// When none comes in time.
+    pub fn error_line(&mut self, timeout: Duration) -> Option<String> {
+        match self.errors.recv_timeout(timeout) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => self.late("wrote no line to standard error"),
+        }
+    }
+
+    /// What else it wrote to standard error; waits until that is closed.
     #[must_use]
     pub fn stderr(&mut self) -> String {
-        let errors = self.errors.take();
-        errors
-            .and_then(|errors| errors.join().ok())
-            .unwrap_or_default()
+        let lines: Vec<_> = self.errors.iter().collect();
+        lines.join("\n")
     }
 }
 

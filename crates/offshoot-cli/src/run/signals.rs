@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Ctrl-C.
     Interrupt,
     /// The end, now.
@@ -13,14 +13,14 @@ pub(super) enum Request {
 
 /// Signals, from the moment of [`listen`](Self::listen) on; they do not end the process by themselves
 /// any more.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    pub(super) fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -29,7 +29,7 @@ impl Signals {
     }
 
     /// The next signal. Dropping the future loses none.
-    pub(super) async fn next(&mut self) -> Request {
+    pub(crate) async fn next(&mut self) -> Request {
         tokio::select! {
             Some(()) = self.interrupt.recv() => Request::Interrupt,
             Some(()) = self.terminate.recv() => Request::Terminate,

@@ -187,7 +187,24 @@ fn each_fault_is_one_line_that_names_its_place() {
             vec!["sessions", "--store", "nowhere"],
             vec!["--store", "nowhere"],
         ),
-        (vec!["mcp"], vec!["offshoot mcp", "not in this build"]),
+        (
+            vec!["mcp", "--http", "0.0.0.0:0"],
+            vec!["--http", "not a loopback address", "--http-token-file"],
+        ),
+        (vec!["mcp", "--http", "x"], vec!["--http", "ADDRESS:PORT"]),
+        (
+            vec!["mcp", "--http-host", "box"],
+            vec!["--http-host", "--http ADDR"],
+        ),
+        (
+            vec!["mcp", "--http", "0", "--http-token-file", "nowhere"],
+            vec!["--http-token-file", "nowhere"],
+        ),
+        (vec!["mcp", "--resume", "x"], vec!["--resume"]),
+        (
+            vec!["mcp", "--model", "x/y", "--script", "s.json"],
+            vec!["--model", "--script"],
+        ),
         (vec!["acp"], vec!["offshoot acp", "not in this build"]),
         (vec!["demo", "--cwd", "nowhere"], vec!["--cwd", "nowhere"]),
     ];
@@ -244,7 +261,6 @@ fn help_says_what_is_not_in_this_build_and_what_the_exit_codes_are() {
         assert!(line.contains("not in this build yet"), "{line}");
     };
     let all = help(&["--help"]);
-    not_here(&all, "mcp ");
     not_here(&all, "acp ");
     let run = help(&["run", "--help"]);
     not_here(&run, "--model ");
@@ -253,7 +269,7 @@ fn help_says_what_is_not_in_this_build_and_what_the_exit_codes_are() {
     for variant in ["openai-strict", "anthropic", "gemini"] {
         not_here(&tools, &format!("- {variant}"));
     }
-    for command in ["demo", "run", "tools", "sessions"] {
+    for command in ["demo", "run", "tools", "sessions", "mcp"] {
         let text = help(&[command, "--help"]);
         assert!(text.contains("Exit codes: 0 "), "{text}");
     }

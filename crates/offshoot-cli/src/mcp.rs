@@ -1,0 +1,229 @@
+//! `offshoot mcp`: the tools for any MCP client, on stdio or as streamable HTTP.
+//!
+//! stdout has the protocol and nothing else; on stderr is one line for each thing that the user of the
+//! client has to know.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use offshoot::agent::{Agent, SessionStore};
+use offshoot::config::Config;
+use offshoot::driver::script::Gates;
+use offshoot::driver::{Model, ScriptedModel};
+use offshoot::mcp::{HttpSettings, McpServer, Tokens};
+use offshoot::{Runtime, RuntimeBuilder};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::McpArgs;
+use crate::fault::Fault;
+use crate::run::{Signals, SpillFolder, check_root, session_id};
+use crate::{output, setup};
+
+/// Clients kill a server that does not end within two seconds: tasks get less than that to end.
+const TEARDOWN_MS: u64 = 1_000;
+
+const NO_MODEL: &str = "no model is configured, and a subagent needs one: start `offshoot mcp` with \
+--script FILE or --model PROVIDER/MODEL, or configure a provider that brings its own agent";
+
+/// Where clients come from.
+enum Way {
+    Stdio,
+    Http(SocketAddr, HttpSettings),
+}
+
+/// `offshoot mcp`.
+pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
+    let way = way(&args)?;
+    let (mut config, model) = model(&args)?;
+    config.tasks.teardown_grace_ms = config.tasks.teardown_grace_ms.min(TEARDOWN_MS);
+    let spill = SpillFolder::of_this_process();
+    let mut builder = Runtime::builder(config)
+        .guard_commands()
+        .spill(spill.folder());
+    if let Some(cwd) = setup::cwd(args.cwd.as_deref())? {
+        builder = builder.cwd(cwd);
+    }
+    let resume = args.resume.as_deref().map(session_id).transpose()?;
+    match (&args.store, &resume, &way) {
+        (Some(folder), resume, way) => {
+            let store = setup::store(folder)?;
+            if let Some(id) = resume {
+                check_root(store.as_ref(), id)?;
+                if matches!(way, Way::Http(..)) {
+                    let words = "--resume and --http: expected one of them; a session over HTTP is a new one";
+                    return Err(Fault::usage(words));
+                }
+            }
+            builder = builder.store(store as Arc<dyn SessionStore>);
+        }
+        (None, Some(_), _) => {
+            let words = "--resume: expected --store DIR too, the folder that has the session";
+            return Err(Fault::usage(words));
+        }
+        (None, None, _) => {}
+    }
+    let asynchronous = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("the asynchronous runtime")?;
+    let served = asynchronous.block_on(async {
+        let runtime = finish(builder, model);
+        let resumed = match &resume {
+            Some(id) => Some(runtime.resume_connection(id).map_err(unresumed)?),
+            None => None,
+        };
+        serve(&runtime, way, resumed).await
+    });
+    // A read of stdin may still be under way, and nobody can end it.
+    asynchronous.shutdown_timeout(Duration::from_millis(100));
+    drop(spill);
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+fn unresumed(error: offshoot::agent::OpenError) -> Fault {
+    Fault::usage(format_args!("--resume: {error}"))
+}
+
+fn finish(builder: RuntimeBuilder, model: Option<Arc<dyn Model>>) -> Runtime {
+    match model {
+        Some(model) => builder.model(model),
+        None => builder.without_model(NO_MODEL),
+    }
+}
+
+/// The model of subagents, and the configuration that goes with it.
+fn model(args: &McpArgs) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
+    if args.model.is_some() && args.script.is_some() {
+        return Err(Fault::usage("--script and --model: expected one of them"));
+    }
+    if args.model.is_some() || args.base_url.is_some() {
+        return Err(Fault::usage(
+            "--model: this build has no models yet; --script FILE plays a script without a key",
+        ));
+    }
+    let Some(path) = &args.script else {
+        return Ok((setup::config(&args.config, None)?, None));
+    };
+    let script = setup::script(path)?;
+    if !script.inputs.is_empty() {
+        let path = path.display();
+        return Err(Fault::usage(format_args!(
+            "{path}: inputs: expected none: the client of `offshoot mcp` is the host"
+        )));
+    }
+    let config = setup::config(&args.config, Some((path, &script)))?;
+    let model = ScriptedModel::new(&script, Gates::new());
+    Ok((config, Some(Arc::new(model))))
+}
+
+fn way(args: &McpArgs) -> Result<Way, Fault> {
+    let Some(address) = &args.http else {
+        if args.http_token_file.is_some() || !args.http_host.is_empty() {
+            let words = "--http-token-file and --http-host: expected --http ADDR too";
+            return Err(Fault::usage(words));
+        }
+        return Ok(Way::Stdio);
+    };
+    let address = listen_address(address).ok_or_else(|| {
+        Fault::usage(format_args!(
+            "--http: `{address}`: expected ADDRESS:PORT or PORT, for example 127.0.0.1:8080"
+        ))
+    })?;
+    let tokens = match &args.http_token_file {
+        Some(path) => tokens(path)?,
+        None if address.ip().is_loopback() => Tokens::default(),
+        None => {
+            return Err(Fault::usage(format_args!(
+                "--http: {address} is not a loopback address: expected --http-token-file FILE, with a bearer token a line"
+            )));
+        }
+    };
+    if address.ip().is_unspecified() && args.http_host.is_empty() {
+        return Err(Fault::usage(format_args!(
+            "--http: {address} stands for any address: expected --http-host NAME, the name that clients use"
+        )));
+    }
+    let hosts = args.http_host.clone();
+    Ok(Way::Http(address, HttpSettings { tokens, hosts }))
+}
+
+/// Without an address it is loopback.
+fn listen_address(text: &str) -> Option<SocketAddr> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let text = text.trim();
+    let port = text.strip_prefix("localhost").unwrap_or(text);
+    let port = port.strip_prefix(':').unwrap_or(port);
+    match port.parse() {
+        Ok(port) => Some(SocketAddr::new(loopback, port)),
+        Err(_) => text.parse().ok(),
+    }
+}
+
+fn tokens(path: &Path) -> Result<Tokens, Fault> {
+    let fault = |what: &dyn std::fmt::Display| {
+        let path = path.display();
+        Fault::usage(format_args!("--http-token-file: {path}: {what}"))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+    Tokens::parse(&text).map_err(|error| fault(&error))
+}
+
+async fn serve(runtime: &Runtime, way: Way, resumed: Option<Agent>) -> Result<(), Fault> {
+    let server = runtime.mcp_server(env!("CARGO_PKG_VERSION"));
+    let mut signals = Signals::listen().context("signals")?;
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        stopping.cancel();
+    });
+    match way {
+        Way::Stdio => stdio(&server, resumed, stop).await,
+        Way::Http(address, settings) => return http(&server, address, settings, stop).await,
+    }
+    Ok(())
+}
+
+async fn stdio(server: &McpServer, resumed: Option<Agent>, stop: CancellationToken) {
+    let (read, write) = (tokio::io::stdin(), tokio::io::stdout());
+    server.serve(read, write, resumed, stop).await;
+}
+
+async fn http(
+    server: &McpServer,
+    address: SocketAddr,
+    settings: HttpSettings,
+    stop: CancellationToken,
+) -> Result<(), Fault> {
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.map_err(|error| Fault::usage(format_args!("--http: {address}: {error}")))?;
+    let bound = listener.local_addr().context("the listener")?;
+    output::note(format_args!("listening on http://{bound}/mcp"));
+    let served = server.serve_http(listener, settings, stop).await;
+    served.context("http").map_err(Fault::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_host_is_loopback() {
+        for text in ["8080", ":8080", "localhost:8080", "127.0.0.1:8080"] {
+            let address = listen_address(text).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), Some("127.0.0.1:8080"), "{text}");
+        }
+        let any = listen_address("[::]:80").expect("an address");
+        assert!(any.ip().is_unspecified());
+        for text in ["", "somewhere:80", "70000", "127.0.0.1", "localhost"] {
+            assert_eq!(listen_address(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The server: what all its connections share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use offshoot_agent::{Agent, AgentHost, AgentId, AgentKit, Event, EventRecord, ObserverGuard};
+use offshoot_task::TaskRegistry;
+use rmcp::service::{ServerInitializeError, serve_server_with_ct};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::Connection;
+use crate::handler::{self, Handler};
+use crate::lines::Lines;
+
+/// What a server is made of.
+#[derive(Clone, Debug)]
+pub struct ServerParts {
+    /// Where the connections' agents live.
+    pub host: AgentHost,
+    /// The tools that clients see; children begin with it.
+    pub kit: AgentKit,
+    /// The registry that the tools start tasks in.
+    pub tasks: TaskRegistry,
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct McpSettings {
+    /// The version that clients are told.
+    pub version: String,
+    /// The tools whose long calls become tasks for clients that know tasks.
+    pub as_tasks: Vec<String>,
+    /// How long such a call may take before it becomes one. Default 1 s.
+    pub task_after: Duration,
+    /// How often a running call reports progress to a caller that asked for it. Default 1 s.
+    pub progress_every: Duration,
+    /// Calls of one connection that may run at once; more are refused. Default 64.
+    pub max_calls: usize,
+    /// The longest line that is read, in bytes; a longer one is answered with an error. Default 4 MiB.
+    pub max_line_bytes: usize,
+    /// How long a connection whose client has closed its side goes on with the calls that are not
+    /// answered yet. Default 750 ms.
+    pub drain: Duration,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            as_tasks: Vec::new(),
+            task_after: Duration::from_secs(1),
+            progress_every: Duration::from_secs(1),
+            max_calls: 64,
+            max_line_bytes: 4 * 1024 * 1024,
+            drain: Duration::from_millis(750),
+        }
+    }
+}
+
+type Connections = Arc<Mutex<HashMap<AgentId, Weak<Connection>>>>;
+
+pub(crate) struct Shared {
+    pub(crate) parts: ServerParts,
+    pub(crate) settings: McpSettings,
+    pub(crate) tools: Vec<rmcp::model::Tool>,
+    /// Those whose agents were made: to tell them of notices.
+    connections: Connections,
+    _observer: ObserverGuard,
+}
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, HashMap<AgentId, Weak<Connection>>> {
+        lock(&self.connections)
+    }
+
+    pub(crate) fn enter(&self, id: &AgentId, connection: &Arc<Connection>) {
+        let connection = Arc::downgrade(connection);
+        self.connections().insert(id.clone(), connection);
+    }
+
+    pub(crate) fn leave(&self, id: &AgentId) {
+        self.connections().remove(id);
+    }
+}
+
+fn lock(connections: &Connections) -> MutexGuard<'_, HashMap<AgentId, Weak<Connection>>> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The delegation tools as a server. Cloning gives another handle to the same one.
+#[derive(Clone)]
+pub struct McpServer(pub(crate) Arc<Shared>);
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer")
+            .field("tools", &self.0.parts.kit.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+impl McpServer {
+    /// A server of these parts.
+    #[must_use]
+    pub fn new(parts: ServerParts, settings: McpSettings) -> Self {
+        let tools = parts.kit.tools.iter();
+        let tools = tools.map(|tool| handler::listed(tool.as_ref())).collect();
+        let connections = Connections::default();
+        let told = Arc::clone(&connections);
+        let observer = parts
+            .host
+            .hub
+            .observe(Arc::new(move |record: &EventRecord| {
+                let Event::InboxInserted { message, .. } = &record.event else {
+                    return;
+                };
+                let connection = lock(&told).get(&record.session).and_then(Weak::upgrade);
+                if let Some(connection) = connection {
+                    connection.announcer().tell(message);
+                }
+            }));
+        Self(Arc::new(Shared {
+            parts,
+            settings,
+            tools,
+            connections,
+            _observer: observer,
+        }))
+    }
+
+    /// Serves one client over a pair of streams, a JSON-RPC message a line, until the client closes its
+    /// side or `stop` is cancelled. `resumed` is the connection's agent when it goes on with a stored
+    /// session; it must not have been started.
+    ///
+    /// Everything that the client started is stopped before this returns: within the drain of the
+    /// settings and the teardown grace of the registry. Continuable children stay in the store.
+    ///
+    /// Dropping the future abandons the connection; its work then ends in the background.
+    pub async fn serve<R, W>(
+        &self,
+        read: R,
+        write: W,
+        resumed: Option<Agent>,
+        stop: CancellationToken,
+    ) where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let connection = Connection::new(self.clone(), resumed);
+        let lines = Lines::new(read, write, self.0.settings.max_line_bytes);
+        let gone = lines.gone();
+        let protocol = async {
+            self.speak(&connection, &lines, &stop).await;
+            gone.cancel();
+        };
+        let closing = async {
+            tokio::select! {
+                () = gone.cancelled() => {
+                    // What was asked before the end is answered, if that does not take long.
+                    let answered = lines.all_answered();
+                    let _ = tokio::time::timeout(self.0.settings.drain, answered).await;
+                }
+                () = stop.cancelled() => {}
+            }
+            connection.close().await;
+        };
+        tokio::join!(protocol, closing);
+    }
+
+    /// Runs the protocol to its end. A handshake that fails is one message that went wrong: the next
+    /// one may be right.
+    async fn speak<R, W>(
+        &self,
+        connection: &Arc<Connection>,
+        lines: &Lines<R, W>,
+        stop: &CancellationToken,
+    ) where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        loop {
+            let handler = Handler::over(Arc::clone(connection));
+            let ended = stop.child_token();
+            match serve_server_with_ct(handler, lines.clone(), ended).await {
+                Ok(running) => {
+                    if let Err(error) = running.waiting().await {
+                        tracing::error!(%error, "the protocol ended");
+                    }
+                    return;
+                }
+                Err(
+                    error @ (ServerInitializeError::ExpectedInitializeRequest(_)
+                    | ServerInitializeError::InitializeFailed(_)
+                    | ServerInitializeError::UnexpectedInitializeResponse(_)),
+                ) => tracing::debug!(%error, "a handshake failed"),
+                Err(error) => {
+                    tracing::debug!(%error, "the client went before the handshake");
+                    return;
+                }
+            }
+        }
+    }
+}
