@@ -135,6 +135,7 @@ fn event(seq: u64) -> Arc<StoredEvent> {
             wake: true,
             message: Message::user("a line of text as people write them, not long, not short")
                 .into(),
+            before: None,
         },
     })
 }

@@ -9,7 +9,7 @@ mod open;
 mod state;
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use offshoot_core::{Scope, WallClock};
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Shared;
 use crate::machine::Record;
+use crate::sync;
 use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
     StoredEvent, ToolSet, TurnDriver, Usage,
@@ -73,8 +74,12 @@ impl CancelCause {
 pub struct AgentSettings {
     /// The longest chain of automatic wakes; a notice beyond it is delivered quietly. Default 100.
     pub max_wake_chain: u64,
-    /// How many steps a turn may take. Default 200.
+    /// How many steps a turn may take; one that owes more then ends with
+    /// [`TurnEndReason::StepLimit`](crate::TurnEndReason::StepLimit). Default 200.
     pub max_steps_per_turn: u64,
+    /// How many steps a turn that has done its work goes on for messages of the next step while a
+    /// followup waits: so many later the followup has its turn, whoever steers. Default 8.
+    pub max_steered_steps: u64,
     /// How long a cancelled step may take to return before it is dropped. Default 5 s.
     pub cancel_grace: Duration,
     /// How many messages may wait in an inbox before users and agents are refused; notices of the
@@ -87,6 +92,7 @@ impl Default for AgentSettings {
         Self {
             max_wake_chain: 100,
             max_steps_per_turn: 200,
+            max_steered_steps: 8,
             cancel_grace: Duration::from_secs(5),
             inbox_capacity: 10_000,
         }
@@ -278,9 +284,7 @@ impl Agent {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // Under this lock only the projection and the store run; a panic there leaves a state that
-        // was not changed, or a log that refuses to be appended to.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.0.state)
     }
 
     /// Reads the agent's state. `read` runs under the agent's lock: it must be short and must not
@@ -367,7 +371,7 @@ impl Agent {
         };
         if undriven {
             let driven = drive::Driven(Some(self.clone()));
-            self.0.runtime.spawn(drive::drive(driven));
+            sync::spawn(&self.0.runtime, drive::drive(driven));
         }
         self.0.host.hub.dispatch();
         self.0.changed.notify_waiters();

@@ -222,12 +222,26 @@ pub enum Event {
     /// A message was accepted.
     #[serde(rename = "inbox/inserted")]
     InboxInserted {
-        /// The list it was put at the end of.
+        /// The list that it was put into.
         target: Target,
         /// Whether it may start a turn.
         wake: bool,
         /// The message.
         message: Arc<Message>,
+        /// The waiting message that it was put in front of; absent: at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<MessageId>,
+    },
+    /// A waiting message has another place.
+    #[serde(rename = "inbox/moved")]
+    InboxMoved {
+        /// Which one.
+        message_id: MessageId,
+        /// The list that it waits in now.
+        target: Target,
+        /// The waiting message that it was put in front of; absent: at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<MessageId>,
     },
     /// A message left the inbox for a step of a turn.
     #[serde(rename = "inbox/claimed")]

@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::event::{Shared, rfc3339};
+use crate::sync::point;
 use crate::{AgentId, Event};
 
 /// One event, with the session that it belongs to.
@@ -177,6 +178,7 @@ impl EventHub {
         if !self.0.queued.load(Ordering::Acquire) {
             return;
         }
+        point();
         let mut queue = self.0.queue();
         if queue.dispatching || queue.pending.is_empty() {
             return;
@@ -185,6 +187,7 @@ impl EventHub {
         while let Some(record) = queue.pending.pop_front() {
             let observers: Vec<_> = queue.observers.iter().map(|(_, o)| Arc::clone(o)).collect();
             drop(queue);
+            point();
             for observer in observers {
                 let call = AssertUnwindSafe(|| observer.on_event(&record));
                 if let Err(panic) = std::panic::catch_unwind(call) {

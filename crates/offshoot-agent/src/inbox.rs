@@ -75,6 +75,12 @@ impl Inbox {
         !self.next_step.is_empty()
     }
 
+    /// Whether something waits for a turn of its own.
+    #[must_use]
+    pub fn has_next_turn(&self) -> bool {
+        !self.next_turn.is_empty()
+    }
+
     /// Whether a message that may start a turn waits.
     #[must_use]
     pub fn has_waking(&self) -> bool {
@@ -84,11 +90,36 @@ impl Inbox {
     /// Whether `id` waits in one of the lists.
     #[must_use]
     pub fn contains(&self, id: &MessageId) -> bool {
-        self.entries().any(|entry| entry.message.id == *id)
+        self.get(id).is_some()
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry) {
-        self.list(entry.target).push_back(entry);
+    /// The message of this id, if it waits.
+    #[must_use]
+    pub fn get(&self, id: &MessageId) -> Option<&Entry> {
+        self.entries().find(|entry| entry.message.id == *id)
+    }
+
+    /// How many messages are read before one at the end of this list, or before `before` in it.
+    pub(crate) fn ahead(&self, target: Target, before: Option<&MessageId>) -> usize {
+        let (list, others) = match target {
+            Target::NextStep => (&self.next_step, 0),
+            Target::NextTurn => (&self.next_turn, self.next_step.len()),
+        };
+        others + place(list, before)
+    }
+
+    /// Puts a message in front of `before`, or at the end of its list.
+    pub(crate) fn insert(&mut self, entry: Entry, before: Option<&MessageId>) {
+        let list = self.list(entry.target);
+        list.insert(place(list, before), entry);
+    }
+
+    /// Gives a message that waits another place.
+    pub(crate) fn shift(&mut self, id: &MessageId, target: Target, before: Option<&MessageId>) {
+        if let Some(mut entry) = self.take(id) {
+            entry.target = target;
+            self.insert(entry, before);
+        }
     }
 
     /// What a boundary would claim: all of the next step's list, and at a turn's beginning one
@@ -138,4 +169,10 @@ impl Inbox {
             self.list(entry.target).push_front(entry);
         }
     }
+}
+
+/// Where `before` is in the list; its end when there is none.
+fn place(list: &VecDeque<Entry>, before: Option<&MessageId>) -> usize {
+    let at = before.and_then(|id| list.iter().position(|entry| entry.message.id == *id));
+    at.unwrap_or(list.len())
 }

@@ -18,12 +18,15 @@ mod event;
 mod hub;
 mod id;
 mod inbox;
+#[cfg(test)]
+mod interleavings;
 pub mod machine;
 mod message;
 mod projection;
 mod prompt;
 mod registry;
 mod store;
+mod sync;
 mod tool;
 
 pub use agent::{

@@ -32,6 +32,8 @@
 
 mod accept;
 mod close;
+mod edit;
+mod record;
 mod turn;
 
 use std::sync::Arc;
@@ -39,8 +41,10 @@ use std::sync::Arc;
 use crate::event::Shared;
 use crate::{AgentSettings, CancelCause, Event, MessageId, Pending, Projection, Status};
 
-pub use accept::{Accept, Record, Withdraw};
+pub use accept::Accept;
 pub use close::{Cancel, Close, CloseIfSettled, Closed, Settle};
+pub use edit::{Reorder, Replace, Withdraw};
+pub use record::Record;
 pub use turn::{
     After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, Start, StepEnded, TurnEnded,
 };
@@ -103,6 +107,8 @@ enum Change {
     Open,
     /// A waking message was accepted between a cancel and the end of its turn.
     Latch(MessageId),
+    /// Another message took the place of one that may be latched.
+    Relatch { from: MessageId, to: MessageId },
 }
 
 /// The turn that runs.
@@ -119,6 +125,8 @@ struct Running {
     out_of_tokens: bool,
     /// No turn follows by itself, whatever waits.
     is_final: bool,
+    /// Steps that only messages for the next step kept the turn open for, while a followup waited.
+    steered: u64,
 }
 
 #[derive(Debug)]
@@ -178,6 +186,12 @@ impl Machine {
             Change::Latch(id) => {
                 if let Some(running) = self.running() {
                     running.latched.push(id);
+                }
+            }
+            Change::Relatch { from, to } => {
+                let latched = self.running().map(|running| &mut running.latched);
+                for id in latched.into_iter().flatten().filter(|id| **id == from) {
+                    id.clone_from(&to);
                 }
             }
         }

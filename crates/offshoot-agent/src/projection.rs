@@ -129,6 +129,7 @@ impl Projection {
                 target,
                 wake,
                 message,
+                before,
             } => {
                 self.message_ids.insert(message.id.clone());
                 self.heard(message.source.kind.as_str());
@@ -137,8 +138,13 @@ impl Projection {
                     wake: *wake,
                     target: *target,
                 };
-                self.inbox.insert(entry);
+                self.inbox.insert(entry, before.as_ref());
             }
+            Event::InboxMoved {
+                message_id,
+                target,
+                before,
+            } => self.inbox.shift(message_id, *target, before.as_ref()),
             Event::InboxClaimed { message_id, .. } => {
                 let kind = self.inbox.claim(message_id);
                 self.heard(kind.as_deref().unwrap_or_default());
@@ -146,12 +152,14 @@ impl Projection {
                     open.claimed.extend(kind);
                 }
             }
-            Event::InboxDiscarded { message_id, .. } => {
-                self.facts.dropped |= self
-                    .inbox
-                    .entries()
-                    .chain(self.inbox.claimed())
-                    .any(|e| e.message.id == *message_id && e.wake && is_work(&e.message));
+            Event::InboxDiscarded { message_id, cause } => {
+                // What took the place of a message is not lost with it.
+                self.facts.dropped |= cause != REPLACED
+                    && self
+                        .inbox
+                        .entries()
+                        .chain(self.inbox.claimed())
+                        .any(|e| e.message.id == *message_id && e.wake && is_work(&e.message));
                 self.inbox.discard(message_id);
             }
             Event::TurnStart { turn, generation } => {
@@ -473,6 +481,9 @@ impl Projection {
         events
     }
 }
+
+/// The cause of a message that another one took the place of.
+pub(crate) const REPLACED: &str = "replaced";
 
 /// Whether somebody asked for work with it, as opposed to a notice.
 fn is_work(message: &Message) -> bool {

@@ -79,6 +79,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
                 target: Target::NextStep,
                 wake: true,
                 message: settled.clone().into(),
+                before: None,
             },
             json!({"type": "inbox/inserted", "target": "next_step", "wake": true,
                 "message": shown}),
@@ -88,10 +89,28 @@ fn vocabulary() -> Vec<(Event, Value)> {
                 target: Target::NextTurn,
                 wake: false,
                 message: user("m2").into(),
+                before: Some(id("m0")),
             },
-            json!({"type": "inbox/inserted", "target": "next_turn", "wake": false,
+            json!({"type": "inbox/inserted", "target": "next_turn", "wake": false, "before": "m0",
                 "message": {"id": "m2", "source": {"kind": "user", "generation": 0},
                     "content": [{"type": "text", "text": "m2"}]}}),
+        ),
+        (
+            Event::InboxMoved {
+                message_id: id("m2"),
+                target: Target::NextStep,
+                before: Some(id("m1")),
+            },
+            json!({"type": "inbox/moved", "message_id": "m2", "target": "next_step",
+                "before": "m1"}),
+        ),
+        (
+            Event::InboxMoved {
+                message_id: id("m2"),
+                target: Target::NextTurn,
+                before: None,
+            },
+            json!({"type": "inbox/moved", "message_id": "m2", "target": "next_turn"}),
         ),
         (
             Event::InboxClaimed {

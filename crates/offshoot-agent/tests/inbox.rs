@@ -4,7 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use offshoot_agent::{AgentSettings, Event, MemoryStore, Placement, SendError, Source, Status};
+use offshoot_agent::{
+    AgentSettings, Event, MemoryStore, Placement, SendError, Source, Status, Target,
+};
 use support::{Fate, Manner, World, from_agent, message, notice, user};
 
 #[tokio::test(start_paused = true)]
@@ -48,6 +50,96 @@ async fn an_inject_waits_quietly_and_the_next_wake_reads_it_first() {
     step.complete();
     support::soon("idle", agent.idle()).await;
     assert_eq!(world.statuses(agent.id()), ["running", "idle"]);
+    world.finish(agent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_keeps_the_place_of_what_it_replaces() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    for name in ["b", "c"] {
+        agent.followup(user(name)).expect("accepted");
+    }
+    let steer = agent.steer(user("s")).expect("accepted");
+    assert_eq!((steer.placement, steer.ahead), (Placement::NextStep, 0));
+    let queued = agent.followup(user("d")).expect("accepted");
+    assert_eq!((queued.placement, queued.ahead), (Placement::NextTurn, 3));
+
+    let b = "b".parse().expect("an id");
+    let new = agent.replace(&b, user("b2")).expect("replaced");
+    assert_eq!((new.placement, new.ahead), (Placement::NextTurn, 1));
+    let gone = agent.replace(&b, user("b3")).expect_err("b waits no more");
+    assert_eq!(gone.code(), "NOT_WAITING");
+    let b2 = "b2".parse().expect("an id");
+    let twice = agent.replace(&b2, user("c")).expect_err("c waits already");
+    assert!(matches!(twice, SendError::Duplicate(id) if id.as_str() == "c"));
+    let same = agent
+        .replace(&b2, user("b2"))
+        .expect_err("a new text has a new id");
+    assert_eq!(same.code(), "DUPLICATE_MESSAGE");
+    let late = agent.replace(&"a".parse().expect("an id"), user("a2"));
+    assert_eq!(late.expect_err("a was read").code(), "NOT_WAITING");
+
+    assert_eq!(
+        world.trace(&agent)[9..],
+        ["insert b2 next_turn before b", "discard b replaced"]
+    );
+    step.complete();
+    for read in [vec!["s"], vec!["b2"], vec!["c"], vec!["d"]] {
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), read);
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    let dropped = agent.with_projection(|p| p.facts().dropped);
+    assert!(!dropped, "a message that another one replaced is not lost");
+    let ledger = world.finish(agent).await;
+    assert_eq!(ledger.of("b"), Some(Fate::Discarded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_can_be_moved_and_one_that_was_read_cannot() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    for name in ["b", "c", "d", "e"] {
+        agent.followup(user(name)).expect("accepted");
+    }
+    let id = |name: &str| name.parse().expect("an id");
+    let moves = [
+        ("d", Target::NextTurn, Some("b")),
+        ("b", Target::NextTurn, None),
+        ("e", Target::NextStep, None),
+        ("c", Target::NextTurn, Some("c")),
+    ];
+    for (name, target, before) in moves {
+        let before = before.map(id);
+        agent
+            .reorder(&id(name), target, before.as_ref())
+            .expect("moved");
+    }
+    for (name, target, before) in [
+        ("a", Target::NextTurn, None),
+        ("zz", Target::NextTurn, None),
+        ("b", Target::NextTurn, Some("e")),
+    ] {
+        let before = before.map(id);
+        let refused = agent.reorder(&id(name), target, before.as_ref());
+        assert_eq!(refused.expect_err(name).code(), "NOT_WAITING");
+    }
+    step.complete();
+    for read in [["e"], ["d"], ["c"], ["b"]] {
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), read);
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    agent.begin_close(offshoot_agent::Pending::Keep);
+    let refused = agent.reorder(&id("b"), Target::NextTurn, None);
+    assert_eq!(refused.expect_err("closing").code(), "AGENT_CLOSING");
     world.finish(agent).await;
 }
 

@@ -11,17 +11,35 @@ use offshoot_agent::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::model::{MAX_CHAIN, MAX_STEPS, Model, Next, Note, Outcome, Phase};
+use support::model::{MAX_CHAIN, MAX_STEERED, MAX_STEPS, Model, Next, Note, Outcome, Phase};
 use support::{Fate, Manner, Step, World, from_agent, notice, user};
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Followup { user: bool },
-    Steer { user: bool },
-    Inject { user: bool },
-    Notify { wake: bool, generation: u64 },
+    Followup {
+        user: bool,
+    },
+    Steer {
+        user: bool,
+    },
+    Inject {
+        user: bool,
+    },
+    Notify {
+        wake: bool,
+        generation: u64,
+    },
     Cancel(CancelCause, Pending),
     Withdraw(usize),
+    Replace {
+        old: usize,
+        user: bool,
+    },
+    Reorder {
+        which: usize,
+        target: Target,
+        before: Option<usize>,
+    },
     Settle,
     Finish(Outcome),
 }
@@ -49,6 +67,13 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(wake, generation)| Op::Notify { wake, generation }),
         2 => (cause, pending).prop_map(|(cause, pending)| Op::Cancel(cause, pending)),
         1 => (0..20_usize).prop_map(Op::Withdraw),
+        2 => (0..20_usize, any::<bool>()).prop_map(|(old, user)| Op::Replace { old, user }),
+        2 => (0..20_usize, any::<bool>(), proptest::option::of(0..20_usize))
+            .prop_map(|(which, step, before)| Op::Reorder {
+                which,
+                target: if step { Target::NextStep } else { Target::NextTurn },
+                before,
+            }),
         4 => Just(Op::Settle),
         6 => outcome.prop_map(Op::Finish),
     ]
@@ -66,6 +91,7 @@ impl Pair {
     fn new() -> Self {
         let settings = AgentSettings {
             max_steps_per_turn: MAX_STEPS,
+            max_steered_steps: MAX_STEERED,
             max_wake_chain: MAX_CHAIN,
             cancel_grace: Duration::from_secs(30),
             ..AgentSettings::default()
@@ -133,6 +159,40 @@ impl Pair {
                 let name = format!("m{n}");
                 let found = self.agent.withdraw(&name.parse().expect("an id"), "test");
                 assert_eq!(found, self.model.withdraw(&name), "{name}");
+            }
+            Op::Replace { old, user: by_user } => {
+                let (old, new) = (format!("m{old}"), format!("m{}", self.sent));
+                let message = if by_user {
+                    user(&new)
+                } else {
+                    from_agent(&new)
+                };
+                let found = self.agent.replace(&old.parse().expect("an id"), message);
+                let expected = self.model.replace(&old, &new, by_user);
+                match found {
+                    Ok(delivered) => {
+                        assert!(expected, "{old}");
+                        self.sent += 1;
+                        let at = self.model.waiting().iter().position(|name| *name == new);
+                        assert_eq!(Some(delivered.ahead), at);
+                    }
+                    Err(error) => {
+                        assert!(!expected, "{error}");
+                        assert_eq!(error.code(), "NOT_WAITING");
+                    }
+                }
+            }
+            Op::Reorder {
+                which,
+                target,
+                before,
+            } => {
+                let (which, before) = (format!("m{which}"), before.map(|n| format!("m{n}")));
+                let id = |name: &str| name.parse().expect("an id");
+                let front = before.as_deref().map(id);
+                let moved = self.agent.reorder(&id(&which), target, front.as_ref());
+                let expected = self.model.reorder(&which, target, before.as_deref());
+                assert_eq!(moved.is_ok(), expected, "{which} before {before:?}");
             }
             Op::Settle => {
                 let next = self.model.settle();

@@ -251,6 +251,71 @@ async fn a_turn_takes_no_more_steps_than_it_may() {
     assert_eq!(ledger.of("parked"), Some(Fate::Waits));
 }
 
+/// A turn that owes nothing is no failure when its budget is used up: what waits has the next one.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_done_at_its_limit_is_completed() {
+    let settings = AgentSettings {
+        max_steps_per_turn: 2,
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Polite, settings);
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    for n in 0..4 {
+        let step = world.stage.next().await;
+        assert_eq!(step.at(), format!("{}/{}", n / 2 + 1, n % 2 + 1));
+        if n < 3 {
+            agent.steer(user(&format!("s{n}"))).expect("accepted");
+        }
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    let ends: Vec<_> = world
+        .trace(&agent)
+        .into_iter()
+        .filter(|line| line.starts_with("end turn"))
+        .collect();
+    assert_eq!(ends, ["end turn 1 completed", "end turn 2 completed"]);
+    world.finish(agent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn steers_do_not_starve_a_followup() {
+    let settings = AgentSettings {
+        max_steered_steps: 3,
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Polite, settings);
+    let agent = world.agent();
+    agent.followup(user("first")).expect("accepted");
+    // Steers alone may keep a turn open as long as its steps last.
+    for n in 0..5 {
+        let step = world.stage.next().await;
+        assert_eq!(step.at(), format!("1/{}", n + 1));
+        agent.steer(user(&format!("alone{n}"))).expect("accepted");
+        step.complete();
+    }
+    agent.followup(user("patient")).expect("accepted");
+    let mut steps = 0;
+    let read = loop {
+        let step = world.stage.next().await;
+        let read = step.read();
+        if read.contains(&"patient".to_owned()) {
+            step.complete();
+            break read;
+        }
+        agent
+            .steer(user(&format!("loud{steps}")))
+            .expect("accepted");
+        steps += 1;
+        step.complete();
+    };
+    assert_eq!(steps, 3, "three steps more, and no fourth");
+    assert_eq!(read, ["loud2", "patient"], "the next turn reads both");
+    support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_call_gets_one_result_whatever_the_driver_left() {
     let mut world = World::new();

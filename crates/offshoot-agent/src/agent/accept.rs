@@ -2,8 +2,8 @@
 //! it opens is appended with it.
 
 use super::{Agent, CancelCause, Pending};
-use crate::machine::{Accept, Cancel, Withdraw};
-use crate::{AppendError, CallId, Message, MessageId};
+use crate::machine::{Accept, Cancel, Command, Reorder, Replace, Withdraw};
+use crate::{AppendError, CallId, Message, MessageId, Target};
 
 /// A message was refused: nothing was appended.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,9 @@ pub enum SendError {
     /// Too much waits already.
     #[error("the inbox is full: {0} messages wait")]
     Full(usize),
+    /// No message of this id waits, or not in that list: it is unknown, claimed, read or discarded.
+    #[error("message {0} does not wait there")]
+    NotWaiting(MessageId),
     /// No open call of the step is answered or begun by it.
     #[error("the step has no open call {0}")]
     Unpaired(CallId),
@@ -38,6 +41,7 @@ impl SendError {
             Self::Closed => "AGENT_CLOSED",
             Self::Duplicate(_) => "DUPLICATE_MESSAGE",
             Self::Full(_) => "INBOX_FULL",
+            Self::NotWaiting(_) => "NOT_WAITING",
             Self::Unpaired(_) => "UNPAIRED_CALL",
             Self::Log(AppendError::Unstorable(_)) => "UNSTORABLE",
             Self::Log(_) => "LOG_FAILED",
@@ -66,6 +70,8 @@ pub struct Delivered {
     pub message_id: MessageId,
     /// Where it went.
     pub placement: Placement,
+    /// How many messages that wait are read before it; 0 when it opened a turn.
+    pub ahead: usize,
 }
 
 impl Agent {
@@ -140,6 +146,44 @@ impl Agent {
     pub fn cancel(&self, cause: CancelCause, pending: Pending) -> bool {
         // What waits is not discarded when the log refuses; the stop is a stop all the same.
         self.commit(|state, inner| state.run(inner, Cancel { cause, pending }).0)
+    }
+
+    /// Puts `message` in the place of one that waits: the same list, the same place, as much a wake as
+    /// the old one was. The old one is discarded with the cause `replaced`. Nothing is woken.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotWaiting`] when `id` does not wait any more, [`SendError::Duplicate`] when the new
+    /// message's id was accepted before (the old one's was), otherwise as for a new message.
+    pub fn replace(&self, id: &MessageId, message: Message) -> Result<Delivered, SendError> {
+        let id = id.clone();
+        self.edit(Replace { id, message })
+    }
+
+    /// Gives a message that waits another place: at the end of the list `target`, or in it in front of
+    /// `before`. So a followup becomes a steer, or is done earlier. Nothing is woken.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotWaiting`] when `id` does not wait any more, or `before` not in that list.
+    pub fn reorder(
+        &self,
+        id: &MessageId,
+        target: Target,
+        before: Option<&MessageId>,
+    ) -> Result<(), SendError> {
+        let (id, before) = (id.clone(), before.cloned());
+        self.edit(Reorder { id, target, before })
+    }
+
+    fn edit<R, C: Command<Reply = Result<R, SendError>>>(&self, edit: C) -> Result<R, SendError> {
+        self.commit(|state, inner| {
+            state.follow_scope(inner);
+            let (reply, appended) = state.run(inner, edit);
+            let reply = reply?;
+            appended?;
+            Ok(reply)
+        })
     }
 
     /// Discards one waiting message. False when it does not wait: unknown, claimed or read.

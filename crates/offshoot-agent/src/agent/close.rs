@@ -77,7 +77,7 @@ impl Agent {
     }
 
     /// The last cleanup of the agent's scope: waits for the drive, then lets the session go.
-    pub(super) async fn let_go(self) -> Result<(), String> {
+    pub(crate) async fn let_go(self) -> Result<(), String> {
         self.begin_close(Pending::Keep);
         let ended = tokio::time::timeout(STEP_LIMIT, self.idle()).await;
         if ended.is_err() {

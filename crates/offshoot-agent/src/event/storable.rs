@@ -8,9 +8,10 @@ use crate::Source;
 
 /// Event types of this crate. An event of such a type that does not have its fields is corrupt,
 /// while one of an unknown type belongs to a crate above.
-pub(crate) const OWN_TYPES: [&str; 13] = [
+pub(crate) const OWN_TYPES: [&str; 14] = [
     "session/start",
     "inbox/inserted",
+    "inbox/moved",
     "inbox/claimed",
     "inbox/discarded",
     "turn/start",
@@ -62,7 +63,8 @@ pub(crate) fn check(event: &Event) -> Result<(), &'static str> {
             none_of(&extension.fields, &["type"])?;
             shallow_map(&extension.fields)
         }
-        Event::InboxClaimed { .. }
+        Event::InboxMoved { .. }
+        | Event::InboxClaimed { .. }
         | Event::InboxDiscarded { .. }
         | Event::TurnStart { .. }
         | Event::TurnEnd { .. }

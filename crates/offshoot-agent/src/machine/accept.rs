@@ -97,7 +97,12 @@ impl Command for Accept {
             target,
             wake,
             message: message.into(),
+            before: None,
         });
+        let ahead = match placement {
+            Placement::TurnStarted => 0,
+            _ => machine.projection.inbox().ahead(target, None),
+        };
         let effects = if placement == Placement::TurnStarted {
             let arriving = Arriving {
                 id: message_id.clone(),
@@ -116,6 +121,7 @@ impl Command for Accept {
         let delivered = Delivered {
             message_id,
             placement,
+            ahead,
         };
         (Ok(delivered), effects)
     }
@@ -130,7 +136,7 @@ pub(super) struct Arriving {
 
 impl Machine {
     /// Where a message for `target` goes now.
-    fn placement(&self, target: Target, wake: bool) -> Placement {
+    pub(super) fn placement(&self, target: Target, wake: bool) -> Placement {
         match &self.phase {
             Phase::Running(running) if running.cut.is_some() && wake => Placement::NextTurn,
             Phase::Running(running) if running.cut.is_some() => Placement::Parked,
@@ -190,66 +196,5 @@ impl Machine {
             *generation = greatest;
         }
         events
-    }
-}
-
-/// Takes back a message that waits. False when it does not: unknown, claimed or read.
-#[derive(Debug)]
-pub struct Withdraw {
-    /// Which one.
-    pub id: MessageId,
-    /// Why, for the record.
-    pub cause: String,
-}
-
-impl Command for Withdraw {
-    type Reply = bool;
-
-    fn apply(self, machine: &mut Machine) -> (bool, Effects) {
-        if machine.closed || !machine.projection.inbox().contains(&self.id) {
-            return (false, Effects::none());
-        }
-        let event = Event::InboxDiscarded {
-            message_id: self.id,
-            cause: self.cause,
-        };
-        (true, Effects::append(vec![event]))
-    }
-}
-
-/// An event of a crate above, or of the step that it names.
-#[derive(Debug)]
-pub struct Record(pub Event);
-
-impl Command for Record {
-    type Reply = Result<(), SendError>;
-
-    fn apply(self, machine: &mut Machine) -> (Self::Reply, Effects) {
-        match machine.record_refusal(&self.0) {
-            Some(refusal) => (Err(refusal), Effects::none()),
-            None => (Ok(()), Effects::append(vec![self.0])),
-        }
-    }
-}
-
-impl Machine {
-    fn record_refusal(&self, event: &Event) -> Option<SendError> {
-        if let Event::Extension(_) = event {
-            return self.closed.then_some(SendError::Closed);
-        }
-        // The step itself, and not only some step: a context may outlive what it names.
-        let open = self.projection.open_turn().filter(|open| open.step_open);
-        let Some(open) = open.filter(|open| event.step() == Some((open.turn, open.step))) else {
-            return Some(SendError::Closed);
-        };
-        match event {
-            Event::ToolCall { call_id, .. } if open.position(call_id, false).is_none() => {
-                Some(SendError::Unpaired(call_id.clone()))
-            }
-            Event::ToolResult { result, .. } if open.position(&result.call_id, true).is_none() => {
-                Some(SendError::Unpaired(result.call_id.clone()))
-            }
-            _ => None,
-        }
     }
 }

@@ -162,18 +162,35 @@ impl Machine {
             StepOutcome::Completed | StepOutcome::MaxTokens | StepOutcome::Final => false,
         };
         let is_final = outcome == StepOutcome::Final;
-        if is_final || !owed && !self.projection.inbox().has_next_step() {
+        let step = self.projection.open_turn().map_or(0, |open| open.step);
+        let used_up = step >= self.limits.max_steps_per_turn;
+        // A turn that has done its work is kept open for what arrives meanwhile, but not beyond its
+        // budget, nor for ever while a followup waits: the next turn reads both.
+        if is_final || !owed && (used_up || !self.is_steered()) {
             return end(if out_of_tokens {
                 TurnEndReason::MaxTokens
             } else {
                 TurnEndReason::Completed
             });
         }
-        let step = self.projection.open_turn().map_or(0, |open| open.step);
-        if step >= self.limits.max_steps_per_turn {
+        if used_up {
             return end(TurnEndReason::StepLimit);
         }
         After::Step
+    }
+
+    /// Whether a turn that owes nothing has another step for what waits.
+    fn is_steered(&mut self) -> bool {
+        let inbox = self.projection.inbox();
+        let (next_step, followups) = (inbox.has_next_step(), inbox.has_next_turn());
+        let most = self.limits.max_steered_steps;
+        if !next_step || !followups {
+            return next_step;
+        }
+        self.running().is_some_and(|running| {
+            running.steered += 1;
+            running.steered <= most
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use offshoot_agent::{CallId, Event, Message, StoredEvent, Target};
+use offshoot_agent::{CallId, Event, Message, MessageId, StoredEvent, Target};
 
 /// What became of an accepted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +88,15 @@ impl Reader {
         }
     }
 
+    fn put(&mut self, target: Target, id: &str, before: Option<&MessageId>, at: &str) {
+        let list = self.list(target);
+        let place = before.map_or(list.len(), |before| {
+            let found = list.iter().position(|other| *other == before.as_str());
+            found.unwrap_or_else(|| panic!("in front of nothing {at}"))
+        });
+        list.insert(place, id.to_owned());
+    }
+
     fn in_step(&self, turn: u64, step: u64, at: &str) {
         assert!(
             self.open_turn && self.open_step,
@@ -110,7 +119,10 @@ impl Reader {
         }
         let claims = matches!(event, Event::InboxClaimed { .. });
         if !claims && self.must_wake {
-            assert!(self.woken, "a turn that no message woke {at}");
+            // What wakes may stand behind what was moved in front of it.
+            let mut waiting = self.next_step.iter().chain(&self.next_turn);
+            let woken = self.woken || waiting.any(|id| self.messages[id].1);
+            assert!(woken, "a turn that no message woke {at}");
             assert!(
                 self.next_step.is_empty(),
                 "a turn began and left next-step messages {at}"
@@ -134,13 +146,26 @@ impl Reader {
                 target,
                 wake,
                 message,
+                before,
             } => {
                 let id = message.id.to_string();
                 let old = self.fates.insert(id.clone(), Fate::Waits);
                 assert_eq!(old, None, "accepted twice {at}");
-                self.list(*target).push_back(id.clone());
+                self.put(*target, &id, before.as_ref(), at);
                 self.messages
                     .insert(id, (*target, *wake, Message::clone(message)));
+            }
+            Event::InboxMoved {
+                message_id,
+                target,
+                before,
+            } => {
+                let id = message_id.to_string();
+                assert_eq!(self.fates.get(&id), Some(&Fate::Waits), "{at}");
+                self.next_step.retain(|other| *other != id);
+                self.next_turn.retain(|other| *other != id);
+                self.messages.get_mut(&id).expect("a message").0 = *target;
+                self.put(*target, &id, before.as_ref(), at);
             }
             Event::InboxClaimed {
                 message_id,

@@ -179,9 +179,23 @@ pub fn line(event: &Event) -> String {
             target,
             wake,
             message,
+            before,
         } => {
             let quiet = if *wake { "" } else { " quiet" };
-            format!("insert {} {}{quiet}", message.id, name(target))
+            let before = before
+                .as_ref()
+                .map_or(String::new(), |before| format!(" before {before}"));
+            format!("insert {} {}{quiet}{before}", message.id, name(target))
+        }
+        Event::InboxMoved {
+            message_id,
+            target,
+            before,
+        } => {
+            let before = before
+                .as_ref()
+                .map_or(String::new(), |before| format!(" before {before}"));
+            format!("move {message_id} {}{before}", name(target))
         }
         Event::InboxClaimed {
             message_id,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use offshoot_agent::{CancelCause, Pending, Placement, Target};
 
 pub const MAX_STEPS: u64 = 4;
+pub const MAX_STEERED: u64 = 1;
 pub const MAX_CHAIN: u64 = 2;
 
 /// A message as the model knows it.
@@ -35,6 +36,8 @@ pub enum Phase {
     },
     Stepping {
         step: u64,
+        /// Steps that only steers kept the turn open for, while a followup waited.
+        steered: u64,
         cut: Option<Cut>,
     },
 }
@@ -162,6 +165,49 @@ impl Model {
         found
     }
 
+    fn find(&self, name: &str) -> Option<(Target, usize)> {
+        let at = |list: &VecDeque<Note>| list.iter().position(|note| note.name == name);
+        let step = at(&self.next_step).map(|at| (Target::NextStep, at));
+        step.or_else(|| at(&self.next_turn).map(|at| (Target::NextTurn, at)))
+    }
+
+    /// What takes the place of `old`; false when that does not wait.
+    pub fn replace(&mut self, old: &str, new: &str, by_user: bool) -> bool {
+        let Some((target, at)) = self.find(old) else {
+            return false;
+        };
+        self.stopped &= !by_user;
+        let note = &mut self.list(target)[at];
+        (note.name, note.user) = (new.to_owned(), by_user);
+        self.discarded.push(old.to_owned());
+        let latched = self.cut().map(|cut| &mut cut.latched);
+        for name in latched.into_iter().flatten().filter(|name| *name == old) {
+            new.clone_into(name);
+        }
+        true
+    }
+
+    /// Puts `name` in front of `before`, or last; false when either does not wait there.
+    pub fn reorder(&mut self, name: &str, target: Target, before: Option<&str>) -> bool {
+        let Some((from, at)) = self.find(name) else {
+            return false;
+        };
+        if before == Some(name) {
+            return true;
+        }
+        if before.is_some_and(|before| self.find(before).is_none_or(|(list, _)| list != target)) {
+            return false;
+        }
+        let mut note = self.list(from).remove(at).expect("it waits");
+        note.target = target;
+        let at = before
+            .and_then(|before| self.find(before))
+            .map(|(_, at)| at);
+        let list = self.list(target);
+        list.insert(at.unwrap_or(list.len()), note);
+        true
+    }
+
     /// Lets the drive go on to where it waits for somebody.
     pub fn settle(&mut self) -> Next {
         loop {
@@ -178,7 +224,11 @@ impl Model {
                 Phase::Opened { claimed, cut: None } => {
                     let names: Vec<_> = claimed.into_iter().map(|note| note.name).collect();
                     self.read.extend(names.iter().cloned());
-                    self.phase = Phase::Stepping { step: 1, cut: None };
+                    self.phase = Phase::Stepping {
+                        step: 1,
+                        steered: 0,
+                        cut: None,
+                    };
                     return Next::Step {
                         at: (self.turn, 1),
                         read: names,
@@ -211,7 +261,12 @@ impl Model {
 
     /// The step that runs ends.
     pub fn finish(&mut self, outcome: Outcome) -> Next {
-        let Phase::Stepping { step, cut } = std::mem::take(&mut self.phase) else {
+        let Phase::Stepping {
+            step,
+            mut steered,
+            cut,
+        } = std::mem::take(&mut self.phase)
+        else {
             return Next::Nothing;
         };
         if let Some(cut) = cut {
@@ -219,7 +274,11 @@ impl Model {
         } else {
             let more = match outcome {
                 Outcome::Continue => true,
-                Outcome::Completed | Outcome::MaxTokens => !self.next_step.is_empty(),
+                // Done: what has arrived is read, within two budgets; beyond them by the next turn.
+                Outcome::Completed | Outcome::MaxTokens => {
+                    steered += u64::from(!self.next_step.is_empty() && !self.next_turn.is_empty());
+                    !self.next_step.is_empty() && steered <= MAX_STEERED && step < MAX_STEPS
+                }
                 Outcome::Refusal | Outcome::Error | Outcome::Panic => return Next::Idle,
             };
             if more && step >= MAX_STEPS {
@@ -231,7 +290,11 @@ impl Model {
                 let names: Vec<_> = claimed.into_iter().map(|note| note.name).collect();
                 self.read.extend(names.iter().cloned());
                 let step = step + 1;
-                self.phase = Phase::Stepping { step, cut: None };
+                self.phase = Phase::Stepping {
+                    step,
+                    steered,
+                    cut: None,
+                };
                 return Next::Step {
                     at: (self.turn, step),
                     read: names,
