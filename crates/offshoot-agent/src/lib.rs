@@ -48,4 +48,4 @@ pub use registry::AgentRegistry;
 pub use store::{
     AppendError, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
 };
-pub use tool::{FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};
+pub use tool::{Deadline, FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};

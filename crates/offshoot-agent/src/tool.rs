@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ pub struct ToolCall {
     pub key: StepKey,
     /// The generation of the turn that the call belongs to.
     pub generation: u64,
-    /// Cancelled with the turn.
+    /// Cancelled with the turn, and at the deadline of the call.
     pub cancel: CancellationToken,
 }
 
@@ -120,12 +121,26 @@ impl ToolOutput {
     }
 }
 
+/// How long a call may take before it is told to stop, and soon after dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deadline {
+    /// As long as the driver's setting says.
+    #[default]
+    Setting,
+    /// This long.
+    After(Duration),
+    /// As long as it takes: the tool bounds its calls itself.
+    Never,
+}
+
 /// Something that a model may call.
 ///
 /// # Implementing
 ///
 /// - `call` answers with an error output rather than panicking; a panic is contained.
-/// - Return soon after `call.cancel` is cancelled.
+/// - Return soon after `call.cancel` is cancelled: with the turn, or at the call's deadline. What has
+///   not returned at the end of a grace time is dropped.
+/// - `call` must not block its thread.
 /// - The schema is an object schema without references.
 pub trait Tool: Send + Sync + 'static {
     /// The name that the model calls.
@@ -145,6 +160,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether the children of an agent that has the tool get it, too.
     fn is_inherited(&self) -> bool {
         true
+    }
+
+    /// How long a call may take.
+    fn deadline(&self) -> Deadline {
+        Deadline::Setting
     }
 
     /// Runs one call.

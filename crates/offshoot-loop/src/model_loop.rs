@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
@@ -15,14 +17,21 @@ use crate::{Model, ModelError, ModelReply, ModelRequest, PartialText, calls};
 /// Limits of the stock driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopSettings {
-    /// How many calls of one reply may run at once, at least 1. Default 10.
-    pub max_parallel_tools: usize,
+    /// How many calls of one reply may run at once. Default 10.
+    pub max_parallel_tools: NonZeroUsize,
+    /// How long a call may take before it is stopped, unless its tool says otherwise; absent: as long
+    /// as it takes. Default 10 minutes.
+    pub tool_timeout: Option<Duration>,
 }
+
+/// Calls of one reply that run at once, unless the settings say otherwise.
+const PARALLEL_TOOLS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
 impl Default for LoopSettings {
     fn default() -> Self {
         Self {
-            max_parallel_tools: 10,
+            max_parallel_tools: PARALLEL_TOOLS,
+            tool_timeout: Some(Duration::from_secs(600)),
         }
     }
 }
@@ -56,6 +65,10 @@ impl TurnDriver for ModelLoop {
         context: &'a StepContext,
     ) -> BoxFuture<'a, Result<StepOutcome, DriverError>> {
         Box::pin(async move {
+            if context.cancellation().is_cancelled() {
+                // A cancelled turn asks nothing.
+                return Ok(StepOutcome::Completed);
+            }
             let partial = PartialText::default();
             let kit = context.agent().kit();
             let request = self.model.request(ModelRequest {
@@ -67,7 +80,6 @@ impl TurnDriver for ModelLoop {
                 partial: partial.clone(),
             });
             let answer = tokio::select! {
-                // A cancelled turn asks nothing: a request that has not begun is not begun.
                 biased;
                 () = context.cancelled() => None,
                 answer = request => Some(answer),
@@ -105,8 +117,8 @@ impl ModelLoop {
             Finish::Refusal => Ok(StepOutcome::Refusal),
             _ if asked.is_empty() => Ok(StepOutcome::Completed),
             _ => {
-                let most = self.settings.max_parallel_tools;
-                Ok(match calls::run(context, asked, most).await? {
+                let next = calls::run(context, asked, &self.settings).await?;
+                Ok(match next {
                     calls::Next::Ask => StepOutcome::Continue,
                     calls::Next::End => StepOutcome::Final,
                 })

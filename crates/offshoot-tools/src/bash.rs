@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_core::{Scope, text};
 use offshoot_shell::{
     Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, SpillConfig,
@@ -271,6 +271,10 @@ impl Tool for Bash {
 
     fn input_schema(&self) -> &Value {
         &self.schema
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::Never
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

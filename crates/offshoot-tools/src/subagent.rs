@@ -8,7 +8,7 @@
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Agent, Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_subagent::{ChildRequest, Mode, OneShotResult, Outcome, StartError, Subagents};
 use offshoot_task::{TaskContext, TaskOutcome, TaskRegistry, TaskSpec};
@@ -337,6 +337,10 @@ impl Tool for SubagentTool {
 
     fn is_parallel_safe(&self, _: &Value) -> bool {
         true
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::Never
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_task::{AccessError, TaskId, TaskRegistry, Waited};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -151,6 +151,10 @@ impl Tool for TaskOutput {
 
     fn is_parallel_safe(&self, _: &Value) -> bool {
         true
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::Never
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

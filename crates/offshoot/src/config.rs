@@ -206,9 +206,18 @@ pub struct LimitsConfig {
     /// Tools of one step that run at the same time.
     #[serde(deserialize_with = "number::positive")]
     pub max_parallel_tools: usize,
+    /// How long a call of a tool without a bound of its own may take.
+    #[serde(deserialize_with = "number::positive")]
+    pub tool_timeout_ms: u64,
     /// Steps after which a turn ends.
     #[serde(deserialize_with = "number::positive")]
     pub max_steps_per_turn: u32,
+    /// Steps that messages for the next step keep a finished turn open for while a followup waits.
+    #[serde(deserialize_with = "number::whole")]
+    pub max_steered_steps: u32,
+    /// Messages that may wait for one agent.
+    #[serde(deserialize_with = "number::positive")]
+    pub max_waiting_messages: usize,
 }
 
 impl Default for LimitsConfig {
@@ -217,7 +226,10 @@ impl Default for LimitsConfig {
             max_depth: 3,
             max_live_children: 64,
             max_parallel_tools: 10,
+            tool_timeout_ms: 600_000,
             max_steps_per_turn: 200,
+            max_steered_steps: 8,
+            max_waiting_messages: 10_000,
         }
     }
 }

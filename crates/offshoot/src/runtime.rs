@@ -99,8 +99,16 @@ impl RuntimeBuilder {
     /// A runtime whose agents ask `model`.
     #[must_use]
     pub fn model(self, model: Arc<dyn Model>) -> Runtime {
-        let max_parallel_tools = self.config.limits.max_parallel_tools;
-        let driver = ModelLoop::new(model, LoopSettings { max_parallel_tools });
+        let limits = &self.config.limits;
+        let mut settings = LoopSettings {
+            tool_timeout: Some(Duration::from_millis(limits.tool_timeout_ms)),
+            ..LoopSettings::default()
+        };
+        // A configuration that was read has at least 1.
+        if let Ok(most) = limits.max_parallel_tools.try_into() {
+            settings.max_parallel_tools = most;
+        }
+        let driver = ModelLoop::new(model, settings);
         self.driver(Arc::new(driver))
     }
 
@@ -271,6 +279,8 @@ fn agent_settings(config: &Config) -> AgentSettings {
     AgentSettings {
         max_wake_chain: config.notices.max_wake_chain.into(),
         max_steps_per_turn: config.limits.max_steps_per_turn.into(),
+        max_steered_steps: config.limits.max_steered_steps.into(),
+        inbox_capacity: config.limits.max_waiting_messages,
         cancel_grace: Duration::from_millis(config.tasks.teardown_grace_ms),
         ..AgentSettings::default()
     }

@@ -27,7 +27,10 @@ timeout_ms = 120000
 max_depth = 3
 max_live_children = 64
 max_parallel_tools = 10
+tool_timeout_ms = 600000
 max_steps_per_turn = 200
+max_steered_steps = 8
+max_waiting_messages = 10000
 [[subagent]]
 tool_name = "subagent"
 provider = "spawn"
@@ -191,6 +194,8 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[tasks]\nmax_live_per_owner = \"ten\"",
         "[limits]\nmax_depth = 4294967296",
         "[limits]\nmax_steps_per_turn = 0",
+        "[limits]\nmax_parallel_tools = 0",
+        "[limits]\nmax_waiting_messages = 0",
         "[notices]\ndelivery = \"loud\"",
         "[tools.bash]\nenabled = \"yes\"",
         "[tools.bash]\ntimeout_ms = 0",
