@@ -9,18 +9,21 @@ mod open;
 mod state;
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use offshoot_core::{Scope, WallClock};
 use serde::{Deserialize, Serialize};
 
+use tracing::Instrument;
+
 use crate::event::Shared;
 use crate::machine::Record;
 use crate::sync;
 use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
-    StoredEvent, ToolSet, TurnDriver, Usage,
+    StoredEvent, Subscription, ToolSet, TurnDriver, Usage,
 };
 use state::{Inner, State};
 
@@ -85,7 +88,12 @@ pub struct AgentSettings {
     /// How many messages may wait in an inbox before users and agents are refused; notices of the
     /// runtime are always accepted. Default 10 000.
     pub inbox_capacity: usize,
+    /// How many events are kept for a subscriber that does not take them. Default 4 096.
+    pub event_buffer: NonZeroUsize,
 }
+
+/// Events that are kept for a subscriber, unless the settings say otherwise.
+const EVENT_BUFFER: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 impl Default for AgentSettings {
     fn default() -> Self {
@@ -95,6 +103,7 @@ impl Default for AgentSettings {
             max_steered_steps: 8,
             cancel_grace: Duration::from_secs(5),
             inbox_capacity: 10_000,
+            event_buffer: EVENT_BUFFER,
         }
     }
 }
@@ -148,6 +157,12 @@ impl AgentHost {
 }
 
 impl AgentHost {
+    /// Every event of every session from now on, for one subscriber that may be slow: what is kept for
+    /// it is bounded by [`AgentSettings::event_buffer`].
+    pub fn subscribe(&self) -> Subscription {
+        self.hub.subscribe(self.settings.event_buffer)
+    }
+
     /// Appends events to a session that no agent is resident for, as `change` makes them from what
     /// the log says. What a dead process left open in it is closed on the record first. Returns how
     /// many events there were.
@@ -371,7 +386,15 @@ impl Agent {
         };
         if undriven {
             let driven = drive::Driven(Some(self.clone()));
-            sync::spawn(&self.0.runtime, drive::drive(driven));
+            let span = tracing::info_span!(
+                // What an agent does is not part of what its sender does.
+                parent: None,
+                "agent",
+                agent = %self.0.id,
+                label = %self.0.label,
+                depth = self.0.depth,
+            );
+            sync::spawn(&self.0.runtime, drive::drive(driven).instrument(span));
         }
         self.0.host.hub.dispatch();
         self.0.changed.notify_waiters();

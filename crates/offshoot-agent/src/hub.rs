@@ -1,11 +1,15 @@
-//! Every event of every session, in the order of commit.
+//! Every event of every session, in the order of commit: to observers at once, to subscribers through
+//! bounded buffers.
 //!
 //! Events are queued under the lock that commits them and handed out after it is released, by one
 //! thread at a time. An observer may therefore call back into any agent: what that commits is
 //! queued and handed out after the event that is being handed out now.
 
+mod subscription;
+
 use std::collections::VecDeque;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +21,9 @@ use tokio::sync::Notify;
 use crate::event::{Shared, rfc3339};
 use crate::sync::point;
 use crate::{AgentId, Event};
+use subscription::Buffer;
+
+pub use subscription::{Observed, Subscription};
 
 /// One event, with the session that it belongs to.
 #[derive(Clone, Debug, Serialize)]
@@ -59,18 +66,25 @@ impl<F: Fn(&EventRecord) + Send + Sync + 'static> EventObserver for F {
     }
 }
 
+#[derive(Clone)]
+enum Watcher {
+    Observer(Arc<dyn EventObserver>),
+    Subscriber(Arc<Buffer>),
+}
+
 #[derive(Default)]
 struct Queue {
     pending: VecDeque<EventRecord>,
     dispatching: bool,
-    observers: Vec<(u64, Arc<dyn EventObserver>)>,
-    next_observer: u64,
+    /// Replaced when it changes: handing out an event takes a reference and no copy.
+    watchers: Arc<Vec<(u64, Watcher)>>,
+    next_key: u64,
 }
 
 #[derive(Default)]
 struct Inner {
     queue: Mutex<Queue>,
-    observers: AtomicUsize,
+    watchers: AtomicUsize,
     /// Whether something may be queued. Set under the queue's lock, read without it.
     queued: AtomicBool,
     drained: Notify,
@@ -79,6 +93,39 @@ struct Inner {
 impl Inner {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, watcher: Watcher) -> u64 {
+        let mut queue = self.queue();
+        let key = queue.next_key;
+        queue.next_key += 1;
+        let watchers = Arc::make_mut(&mut queue.watchers);
+        watchers.push((key, watcher));
+        self.watchers.store(watchers.len(), Ordering::Release);
+        key
+    }
+
+    fn remove(&self, key: u64) {
+        let removed = {
+            let mut queue = self.queue();
+            let before = Arc::clone(&queue.watchers);
+            let watchers = Arc::make_mut(&mut queue.watchers);
+            watchers.retain(|(other, _)| *other != key);
+            self.watchers.store(watchers.len(), Ordering::Release);
+            before
+        };
+        // A watcher is dropped outside the lock: its own drop may use the hub.
+        drop(removed);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for (_, watcher) in self.queue().watchers.iter() {
+            if let Watcher::Subscriber(buffer) = watcher {
+                buffer.end();
+            }
+        }
     }
 }
 
@@ -89,7 +136,7 @@ pub struct EventHub(Arc<Inner>);
 impl fmt::Debug for EventHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventHub")
-            .field("observers", &self.0.observers)
+            .field("watchers", &self.0.watchers)
             .finish_non_exhaustive()
     }
 }
@@ -98,16 +145,20 @@ impl EventHub {
     /// Adds an observer; dropping the guard removes it.
     #[must_use = "dropping the guard removes the observer"]
     pub fn observe(&self, observer: Arc<dyn EventObserver>) -> ObserverGuard {
-        let mut queue = self.0.queue();
-        let key = queue.next_observer;
-        queue.next_observer += 1;
-        queue.observers.push((key, observer));
-        self.0
-            .observers
-            .store(queue.observers.len(), Ordering::Release);
         ObserverGuard {
             hub: self.clone(),
-            key,
+            key: self.0.add(Watcher::Observer(observer)),
+        }
+    }
+
+    /// Adds a subscriber, which takes what is handed out from now on when it comes to it. At most
+    /// `capacity` events are kept for it: then the oldest make room, and it learns how many.
+    pub fn subscribe(&self, capacity: NonZeroUsize) -> Subscription {
+        let buffer = Arc::new(Buffer::new(capacity));
+        Subscription {
+            key: self.0.add(Watcher::Subscriber(Arc::clone(&buffer))),
+            hub: Arc::downgrade(&self.0),
+            buffer,
         }
     }
 
@@ -141,7 +192,7 @@ impl EventHub {
     }
 
     pub(crate) fn has_observers(&self) -> bool {
-        self.0.observers.load(Ordering::Acquire) > 0
+        self.0.watchers.load(Ordering::Acquire) > 0
     }
 
     /// Queues events. Called under the lock that commits them, so that their order is the commits'.
@@ -185,22 +236,33 @@ impl EventHub {
         }
         queue.dispatching = true;
         while let Some(record) = queue.pending.pop_front() {
-            let observers: Vec<_> = queue.observers.iter().map(|(_, o)| Arc::clone(o)).collect();
+            let watchers = Arc::clone(&queue.watchers);
             drop(queue);
             point();
-            for observer in observers {
-                let call = AssertUnwindSafe(|| observer.on_event(&record));
-                if let Err(panic) = std::panic::catch_unwind(call) {
-                    let message = text::panic_message(&*panic);
-                    tracing::error!(message, "an event observer panicked");
-                }
-            }
+            hand_out(record, &watchers);
+            drop(watchers);
             queue = self.0.queue();
         }
         queue.dispatching = false;
         self.0.queued.store(false, Ordering::Release);
         drop(queue);
         self.0.drained.notify_waiters();
+    }
+}
+
+fn hand_out(record: EventRecord, watchers: &[(u64, Watcher)]) {
+    let record = Arc::new(record);
+    for (_, watcher) in watchers {
+        match watcher {
+            Watcher::Subscriber(buffer) => buffer.push(&record),
+            Watcher::Observer(observer) => {
+                let call = AssertUnwindSafe(|| observer.on_event(&record));
+                if let Err(panic) = std::panic::catch_unwind(call) {
+                    let message = text::panic_message(&*panic);
+                    tracing::error!(message, "an event observer panicked");
+                }
+            }
+        }
     }
 }
 
@@ -214,17 +276,6 @@ pub struct ObserverGuard {
 
 impl Drop for ObserverGuard {
     fn drop(&mut self) {
-        let removed = {
-            let mut queue = self.hub.0.queue();
-            let at = queue.observers.iter().position(|(key, _)| *key == self.key);
-            let removed = at.map(|at| queue.observers.remove(at));
-            self.hub
-                .0
-                .observers
-                .store(queue.observers.len(), Ordering::Release);
-            removed
-        };
-        // The observer is dropped outside the lock: its own drop may use the hub.
-        drop(removed);
+        self.hub.0.remove(self.key);
     }
 }

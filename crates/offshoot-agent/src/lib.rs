@@ -7,10 +7,16 @@
 //! - [`SessionStore`]: where session logs live: [`MemoryStore`], [`JsonlStore`], or your own.
 //! - [`Tool`], [`ToolSet`], [`Prompt`]: what a model is shown, and what runs when it calls.
 //! - [`machine`]: the state machine behind an agent, pure, for a host that runs it elsewhere.
-//! - [`EventHub`]: every event of every session, in the order of commit.
+//! - [`EventHub`]: every event of every session, in the order of commit: for an observer that is
+//!   called at once, or a [`Subscription`] that may be slow.
 //!
 //! This crate knows no model, no background task and no subagent: those add their events as
 //! [`Extension`]s and their messages with a [`Source`] of their own kind.
+
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/agents.md")]
+struct Guide;
 
 pub mod agent;
 mod driver;
@@ -38,7 +44,7 @@ pub use event::{
     AssistantMessage, CallRequest, Event, Extension, Finish, Inherited, Origin, SessionStart,
     StoredEvent, ToolResultRecord, TurnEndReason, Usage,
 };
-pub use hub::{EventHub, EventObserver, EventRecord, ObserverGuard};
+pub use hub::{EventHub, EventObserver, EventRecord, Observed, ObserverGuard, Subscription};
 pub use id::{AgentId, BadId, CallId, MessageId, RunId};
 pub use inbox::{Entry, Inbox, Target};
 pub use message::{ContentBlock, Message, Source};

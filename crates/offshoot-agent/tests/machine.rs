@@ -42,6 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(StepOutcome::Completed),
         1 => Just(StepOutcome::MaxTokens),
         1 => Just(StepOutcome::Refusal),
+        1 => Just(StepOutcome::Final),
     ];
     let some = || 0..12_usize;
     prop_oneof![

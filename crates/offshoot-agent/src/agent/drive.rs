@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures::FutureExt;
 use offshoot_core::text;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::state::{Inner, State};
 use super::{Agent, Pending};
@@ -20,11 +20,17 @@ use crate::{StepContext, StepKey, TurnEndReason};
 /// Runs the turn that was opened for it, and those that follow, until the agent is idle.
 pub(super) async fn drive(mut driven: Driven) {
     let mut ended = None;
+    let mut turn = Span::none();
     while let Some(agent) = &driven.0 {
         match agent.commit(|state, inner| go_on(state, inner, ended.take())) {
             Next::Step(begun, signal) => {
+                if begun.step == 1 {
+                    let (number, generation) = (begun.turn, begun.generation);
+                    turn = tracing::info_span!("turn", turn = number, generation);
+                }
+                let step = tracing::info_span!(parent: &turn, "step", step = begun.step);
                 let context = context(agent, begun, signal);
-                ended = Some(run_step(agent, &context).await);
+                ended = Some(run_step(agent, &context).instrument(step).await);
             }
             Next::Turn => {}
             Next::Idle => {
@@ -102,16 +108,8 @@ fn context(agent: &Agent, begun: Begun, signal: CancellationToken) -> StepContex
 /// Runs the driver on one step.
 async fn run_step(agent: &Agent, context: &StepContext) -> StepEnded {
     let driver = Arc::clone(&agent.kit().driver);
-    let span = tracing::info_span!(
-        "step",
-        agent = %agent.id(),
-        turn = context.key().turn,
-        step = context.key().step
-    );
     // Made inside the future: a panic before the first await is the step's as well.
-    let work = AssertUnwindSafe(async { driver.step(context).await })
-        .catch_unwind()
-        .instrument(span);
+    let work = AssertUnwindSafe(async { driver.step(context).await }).catch_unwind();
     let mut work = std::pin::pin!(Some(work));
     let Some(mut going) = work.as_mut().as_pin_mut() else {
         return StepEnded::Dropped;

@@ -106,9 +106,9 @@ impl Command for Reorder {
             found.is_some_and(|entry| entry.target == target)
         };
         match before {
-            Some(before) if before == id => return (Ok(()), Effects::none()),
+            Some(before) if before == id => (Ok(()), Effects::none()),
             Some(before) if !there(&before) => {
-                return (Err(SendError::NotWaiting(before)), Effects::none());
+                (Err(SendError::NotWaiting(before)), Effects::none())
             }
             before => {
                 let event = Event::InboxMoved {
