@@ -5,15 +5,13 @@ mod snapshots;
 use std::io::Write as _;
 
 use anyhow::{Context as _, bail, ensure};
+use offshoot::tools::schema::Variant;
 use serde_json::Value;
 
 use snapshots::Snapshots;
 
 /// The folder of the snapshots in the workspace.
 const FOLDER: &str = "tests/schemas";
-
-/// The variants of the tool schemas that are kept.
-const VARIANTS: [&str; 1] = ["mcp"];
 
 /// What to do about snapshots that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub(crate) fn run(mode: Mode) -> anyhow::Result<()> {
 /// Where the data comes from: what this build shows to a model.
 struct Source {
     /// The tools of a variant by name, each with its schema.
-    tool_schemas: fn(variant: &str) -> Vec<(String, Value)>,
+    tool_schemas: fn(variant: Variant) -> Vec<(String, Value)>,
     /// The sections of the prompt by name.
     prompt_sections: fn() -> Vec<(String, String)>,
 }
@@ -60,7 +58,7 @@ const SOURCE: Source = Source {
 };
 
 fn of_this_build() -> anyhow::Result<Snapshots> {
-    let tools = VARIANTS.map(|variant| (variant, (SOURCE.tool_schemas)(variant)));
+    let tools = Variant::ALL.map(|variant| (variant.name(), (SOURCE.tool_schemas)(variant)));
     let snapshots = Snapshots::new(tools, (SOURCE.prompt_sections)())?;
     // Nothing to compare would pass every check.
     ensure!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use offshoot::tools::schema::Variant;
 
 use crate::fault::Fault;
 
@@ -107,15 +108,26 @@ pub(crate) struct RunArgs {
 
 /// A form in which tools are shown to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Variant {
+pub(crate) enum VariantName {
     /// As an MCP server lists them
     Mcp,
-    /// Not in this build yet
+    /// As OpenAI takes them in strict mode
     OpenaiStrict,
-    /// Not in this build yet
+    /// As Anthropic takes them
     Anthropic,
-    /// Not in this build yet
+    /// As Gemini takes them
     Gemini,
+}
+
+impl From<VariantName> for Variant {
+    fn from(name: VariantName) -> Self {
+        match name {
+            VariantName::Mcp => Self::Mcp,
+            VariantName::OpenaiStrict => Self::OpenAiStrict,
+            VariantName::Anthropic => Self::Anthropic,
+            VariantName::Gemini => Self::Gemini,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -127,7 +139,7 @@ pub(crate) struct ToolsArgs {
     pub(crate) json: bool,
     /// For which kind of client
     #[arg(long, value_enum, default_value = "mcp")]
-    pub(crate) variant: Variant,
+    pub(crate) variant: VariantName,
 }
 
 #[derive(Debug, Args)]

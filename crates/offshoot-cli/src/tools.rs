@@ -6,48 +6,17 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot::Runtime;
-use offshoot::agent::Tool;
 use offshoot::driver::ScriptedModel;
 use offshoot::driver::script::{Gates, Script};
-use serde::Serialize;
+use offshoot::tools::schema::Variant;
 use serde_json::Value;
 
-use crate::args::{ToolsArgs, Variant};
+use crate::args::ToolsArgs;
 use crate::fault::Fault;
 use crate::{output, setup};
 
-/// A tool as MCP shows it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct McpTool<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a Value,
-}
-
-impl<'a> McpTool<'a> {
-    fn of(tool: &'a Arc<dyn Tool>) -> Self {
-        Self {
-            name: tool.name(),
-            description: tool.description(),
-            input_schema: tool.input_schema(),
-        }
-    }
-}
-
 /// `offshoot tools`.
 pub(crate) fn tools(args: ToolsArgs) -> Result<ExitCode, Fault> {
-    let variant = match args.variant {
-        Variant::Mcp => None,
-        Variant::OpenaiStrict => Some("openai-strict"),
-        Variant::Anthropic => Some("anthropic"),
-        Variant::Gemini => Some("gemini"),
-    };
-    if let Some(variant) = variant {
-        return Err(Fault::usage(format_args!(
-            "--variant: `{variant}` is not available in this build; expected `mcp`"
-        )));
-    }
     let config = setup::config(&args.config, None)?;
     let asynchronous = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -58,7 +27,13 @@ pub(crate) fn tools(args: ToolsArgs) -> Result<ExitCode, Fault> {
     let silent = Script::parse(r#"{"agents": {}}"#, "nothing").map_err(Fault::usage)?;
     let model = ScriptedModel::new(&silent, Gates::new());
     let runtime = Runtime::builder(config).model(Arc::new(model));
-    let tools: Vec<McpTool<'_>> = runtime.kit().tools.iter().map(McpTool::of).collect();
+    let variant = Variant::from(args.variant);
+    let tools: Vec<Value> = runtime
+        .kit()
+        .tools
+        .iter()
+        .map(|tool| variant.describe(tool.as_ref()))
+        .collect();
     if args.json {
         output::json_result(&tools)?;
     } else {
@@ -67,14 +42,20 @@ pub(crate) fn tools(args: ToolsArgs) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listing(tools: &[McpTool<'_>]) -> anyhow::Result<String> {
+/// Each tool's name and description, and what else a client is told: its schema.
+fn listing(tools: &[Value]) -> anyhow::Result<String> {
     let mut text = String::new();
     for tool in tools {
-        writeln!(text, "{}", tool.name)?;
-        for line in tool.description.lines() {
+        let words = |key: &str| tool[key].as_str().unwrap_or_default();
+        writeln!(text, "{}", words("name"))?;
+        for line in words("description").lines() {
             writeln!(text, "  {line}")?;
         }
-        let schema = serde_json::to_string_pretty(tool.input_schema)?;
+        let schema = SCHEMA_KEYS.iter().find_map(|key| tool.get(key));
+        let schema = match schema {
+            Some(schema) => serde_json::to_string_pretty(schema)?,
+            None => "no parameters".to_owned(),
+        };
         for line in schema.lines() {
             writeln!(text, "    {line}")?;
         }
@@ -82,3 +63,6 @@ fn listing(tools: &[McpTool<'_>]) -> anyhow::Result<String> {
     }
     Ok(text)
 }
+
+/// Where the variants have the schema.
+const SCHEMA_KEYS: [&str; 3] = ["inputSchema", "input_schema", "parameters"];

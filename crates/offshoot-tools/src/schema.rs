@@ -1,5 +1,9 @@
 //! Argument schemas, written strictly: a plain object without references or combinators, without
-//! formats and defaults, and without room for other properties.
+//! formats and defaults, and without room for other properties. A [`Variant`] is how a vendor wants it.
+
+mod variant;
+
+pub use variant::{UnknownVariant, Variant, gemini, openai_strict};
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

@@ -5,32 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use offshoot_agent::{DriverError, StepContext, StepOutcome, Tool, TurnDriver};
-use serde_json::{Value, json};
+use offshoot_agent::{DriverError, StepContext, StepOutcome, TurnDriver};
+use offshoot_tools::schema::Variant;
+use serde_json::Value;
 
 use crate::Runtime;
 use crate::config::Config;
 
-/// A tool as a variant of clients is told about it. `None` for a variant that is not known.
+/// Each tool's name with what a variant of clients is told about it.
 #[must_use]
-pub fn describe(tool: &dyn Tool, variant: &str) -> Option<Value> {
-    match variant {
-        "mcp" => Some(json!({
-            "name": tool.name(),
-            "description": tool.description(),
-            "inputSchema": tool.input_schema(),
-        })),
-        _ => None,
-    }
-}
-
-/// Each tool's name with what a variant of clients is told about it. Empty for an unknown variant.
-#[must_use]
-pub fn tool_schemas(variant: &str) -> Vec<(String, Value)> {
+pub fn tool_schemas(variant: Variant) -> Vec<(String, Value)> {
     let runtime = with_defaults();
     let tools = runtime.kit().tools.iter();
     tools
-        .filter_map(|tool| Some((tool.name().to_owned(), describe(tool.as_ref(), variant)?)))
+        .map(|tool| (tool.name().to_owned(), variant.describe(tool.as_ref())))
         .collect()
 }
 

@@ -33,3 +33,12 @@ pub const CODEX_ACP: Package = Package::npm("@agentclientprotocol/codex-acp", "2
 
 /// Codex: a program that answers one prompt, and an MCP client.
 pub const CODEX: Package = Package::npm("@openai/codex", "0.171.0");
+
+/// OpenAI's Python SDK, which knows the rules of strict schemas.
+pub const OPENAI_SDK: Package = Package::pip("openai", "3.57.0");
+
+/// Anthropic's Python SDK.
+pub const ANTHROPIC_SDK: Package = Package::pip("anthropic", "2.14.0");
+
+/// Google's Python SDK, which checks function declarations.
+pub const GOOGLE_GENAI_SDK: Package = Package::pip("google-genai", "3.6.1");

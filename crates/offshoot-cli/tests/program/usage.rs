@@ -176,10 +176,6 @@ fn each_fault_is_one_line_that_names_its_place() {
             vec!["run", "--script", &good, "--linger=x"],
             vec!["--linger", "seconds"],
         ),
-        (
-            vec!["tools", "--variant", "gemini"],
-            vec!["--variant", "not available"],
-        ),
         (vec!["tools", "--variant", "x"], vec!["--variant", "mcp"]),
         (vec!["tools", "--set", "x=1"], vec!["--set: x"]),
         (vec!["sessions"], vec!["--store <DIR>"]),
@@ -265,10 +261,6 @@ fn help_says_what_is_not_in_this_build_and_what_the_exit_codes_are() {
     let run = help(&["run", "--help"]);
     not_here(&run, "--model ");
     not_here(&run, "--base-url ");
-    let tools = help(&["tools", "--help"]);
-    for variant in ["openai-strict", "anthropic", "gemini"] {
-        not_here(&tools, &format!("- {variant}"));
-    }
     for command in ["demo", "run", "tools", "sessions", "mcp"] {
         let text = help(&[command, "--help"]);
         assert!(text.contains("Exit codes: 0 "), "{text}");
@@ -288,6 +280,30 @@ fn help_that_cannot_be_written_is_a_failure() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(stderr.contains("stdout"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn the_tools_are_shown_as_each_kind_of_client_takes_them() {
+    let place = Place::new();
+    let cases = [
+        ("mcp", "/inputSchema/properties/command/type"),
+        ("openai-strict", "/parameters/properties/command/type"),
+        ("anthropic", "/input_schema/properties/command/type"),
+        ("gemini", "/parameters/properties/command/type"),
+    ];
+    for (variant, pointer) in cases {
+        let args = ["tools", "--json", "--variant", variant];
+        let output = place.offshoot(&args).output().expect("the program");
+        assert_eq!(output.status.code(), Some(0), "{variant}");
+        let tools: Vec<serde_json::Value> =
+            serde_json::from_slice(&output.stdout).expect("an array");
+        let bash = tools.iter().find(|tool| tool["name"] == "bash");
+        let bash = bash.unwrap_or_else(|| panic!("{variant}: {tools:?}"));
+        assert_eq!(bash.pointer(pointer), Some(&"string".into()), "{variant}");
+        let text = place.offshoot(&["tools", "--variant", variant]).output();
+        let text = String::from_utf8(text.expect("the program").stdout).expect("text");
+        assert!(text.contains("The command line, as for sh -c."), "{text}");
     }
 }
 
