@@ -75,10 +75,11 @@ pub(crate) struct RunArgs {
     /// Play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// Ask this model (not in this build yet)
+    /// Ask this model, for example openai/gpt-5, anthropic/claude-sonnet-4-5, gemini/gemini-2.5-pro,
+    /// ollama/qwen3; the key is in the environment (OPENAI_API_KEY and so on)
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// Where the model is (not in this build yet)
+    /// Where the model is, with the path up to the version, for example http://localhost:8000/v1
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use offshoot::Runtime;
 use offshoot::agent::{Agent, AgentId, Event, EventObserver, EventRecord, Message, SessionStore};
 use offshoot::config::Config;
-use offshoot::driver::script::{Gates, Input, Script};
+use offshoot::driver::script::{Gates, Input};
 use offshoot::driver::{Model, ScriptedModel};
 
 use crate::args::RunArgs;
@@ -63,26 +63,37 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
     if args.model.is_some() && args.script.is_some() {
         return Err(Fault::usage("--script and --model: expected one of them"));
     }
-    if args.model.is_some() || args.base_url.is_some() {
+    if args.base_url.is_some() && args.script.is_some() {
         return Err(Fault::usage(
-            "--model: this build has no models yet; --script FILE plays a script without a key",
+            "--script and --base-url: expected one of them",
         ));
     }
-    let Some(path) = &args.script else {
-        return Err(Fault::usage(
-            "no model: choose one with --script FILE (a script, without a key) or --model PROVIDER/MODEL",
-        ));
+    let script = match &args.script {
+        Some(path) => Some((path.as_path(), setup::script(path)?)),
+        None => None,
     };
-    let script: Script = setup::script(path)?;
-    let config = setup::config(&args.config, Some((path, &script)))?;
-    let prompt = args.prompt.or(script.prompt.clone());
+    let with_script = script.as_ref().map(|(path, script)| (*path, script));
+    let mut config = setup::config(&args.config, with_script)?;
+    let gates = Gates::new();
+    let model: Arc<dyn Model> = match &script {
+        Some((_, script)) => Arc::new(ScriptedModel::new(script, gates.clone())),
+        None => setup::model(&mut config, args.model.as_deref(), args.base_url.as_deref())?,
+    };
+    let (prompt_of_script, inputs) = match script {
+        Some((_, script)) => (script.prompt, script.inputs),
+        None => (None, Vec::new()),
+    };
+    let prompt = args.prompt.or(prompt_of_script);
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let resume = args.resume.as_deref().map(session_id).transpose()?;
     if prompt.is_none() && resume.is_none() {
-        return Err(Fault::usage(format_args!(
-            "no prompt: expected PROMPT, or `prompt` in {}",
-            path.display()
-        )));
+        return Err(match &args.script {
+            Some(path) => Fault::usage(format_args!(
+                "no prompt: expected PROMPT, or `prompt` in {}",
+                path.display()
+            )),
+            None => Fault::usage("no prompt: expected PROMPT"),
+        });
     }
     if resume.is_some() && args.store.is_none() {
         return Err(Fault::usage(
@@ -97,7 +108,6 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
     if let (Some(id), Some(store)) = (&resume, &store) {
         check_root(store.as_ref(), id)?;
     }
-    let gates = Gates::new();
     let show = match (args.json, args.quiet) {
         (true, _) => Show::Json,
         (false, true) => Show::Text(Style::Nothing),
@@ -105,9 +115,9 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
     };
     Ok(Plan {
         config,
-        model: Arc::new(ScriptedModel::new(&script, gates.clone())),
+        model,
         gates,
-        inputs: script.inputs,
+        inputs,
         prompt,
         store,
         resume,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use offshoot::agent::JsonlStore;
 use offshoot::config::{Config, ConfigLayers};
+use offshoot::driver::Model;
 use offshoot::driver::script::Script;
+use offshoot::models::{self, ModelsError};
 
 use crate::args::ConfigArgs;
 use crate::fault::Fault;
@@ -42,6 +44,39 @@ pub(crate) fn config(args: &ConfigArgs, script: Option<(&Path, &Script)>) -> Res
         layers.build_available()
     };
     layered().map_err(Fault::usage)
+}
+
+/// The model of a run: what the options say, else what the configuration says.
+pub(crate) fn model(
+    config: &mut Config,
+    name: Option<&str>,
+    base_url: Option<&str>,
+) -> Result<Arc<dyn Model>, Fault> {
+    if let Some(name) = name {
+        config.model.name = Some(name.to_owned());
+        // The address in a file is that of the model in the file: another's key does not go there.
+        config.model.base_url = None;
+    }
+    if config.model.name.is_none() {
+        return Err(Fault::usage(match base_url {
+            Some(_) => "--base-url: expected --model PROVIDER/MODEL too",
+            None => {
+                "no model: choose one with --script FILE (a script, without a key) or --model PROVIDER/MODEL"
+            }
+        }));
+    }
+    if let Some(url) = base_url {
+        config.model.base_url = Some(url.to_owned());
+    }
+    models::from_config(config).map_err(|error| match &error {
+        ModelsError::Setup { key, error } if key == "model.name" && name.is_some() => {
+            Fault::usage(format_args!("--model: {error}"))
+        }
+        ModelsError::Setup { key, error } if key == "model.base_url" && base_url.is_some() => {
+            Fault::usage(format_args!("--base-url: {error}"))
+        }
+        _ => Fault::usage(error),
+    })
 }
 
 /// The folder that commands run in, absolute.

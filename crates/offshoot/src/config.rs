@@ -7,6 +7,7 @@ pub(crate) mod check;
 mod children;
 mod error;
 mod layers;
+mod models;
 mod number;
 mod programs;
 mod set;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use children::{BackgroundMode, SubagentConfig, ToolFilter, UnavailableProvider};
 pub use error::{ConfigError, ConfigErrorKind};
 pub use layers::ConfigLayers;
+pub use models::ModelConfig;
 pub use programs::{AcpConfig, ExitMeaning, Files, Permission, ProcessConfig};
 
 /// The names of the tools that are there whatever `subagent` entries there are.
@@ -35,6 +37,8 @@ pub const BUILT_IN_TOOLS: [&str; 7] = [
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
+    /// The model that agents ask.
+    pub model: ModelConfig,
     /// The task registry.
     pub tasks: TasksConfig,
     /// What an agent is told of work that ended, and how.
@@ -54,6 +58,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            model: ModelConfig::default(),
             tasks: TasksConfig::default(),
             notices: NoticesConfig::default(),
             tools: ToolsConfig::default(),

@@ -7,6 +7,9 @@ pub mod config;
 mod connections;
 mod external;
 mod modelless;
+#[cfg(feature = "llm")]
+pub mod models;
+mod routed;
 mod runtime;
 pub mod snapshots;
 
@@ -16,6 +19,9 @@ pub use offshoot_agent as agent;
 pub use offshoot_core as core;
 #[doc(inline)]
 pub use offshoot_inprocess as inprocess;
+#[cfg(feature = "llm")]
+#[doc(inline)]
+pub use offshoot_llm as llm;
 #[doc(inline)]
 pub use offshoot_loop as driver;
 #[cfg(feature = "mcp")]

@@ -19,8 +19,8 @@ use offshoot_tools::{
 };
 
 use crate::config::{BackgroundMode, Config, Delivery};
-use crate::external;
 use crate::modelless::{NoModel, Refusing};
+use crate::{external, routed};
 
 /// Puts a [`Runtime`] together. Every part has a default but the driver.
 pub struct RuntimeBuilder {
@@ -140,7 +140,8 @@ impl RuntimeBuilder {
         subagents.register(Arc::new(Spawn));
         subagents.register(Arc::new(Fork));
         let external = external::providers(config, self.cwd.as_deref(), self.guarded);
-        for provider in self.providers.into_iter().chain(external) {
+        let routed = routed::providers(config);
+        for provider in self.providers.into_iter().chain(external).chain(routed) {
             if !subagents.register(Arc::clone(&provider)) {
                 tracing::warn!(
                     provider = provider.name(),
@@ -320,7 +321,7 @@ pub(crate) fn tools_settings(
     let tools = &config.tools;
     let subagents = config.subagent.iter().map(|entry| SubagentToolSettings {
         tool_name: entry.tool_name.clone(),
-        provider: entry.provider.clone(),
+        provider: routed::provider_name(entry),
         mode: match entry.background_mode {
             BackgroundMode::Continuable => Mode::Continuable,
             BackgroundMode::OneShot => Mode::OneShot,

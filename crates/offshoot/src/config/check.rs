@@ -43,6 +43,7 @@ impl Fault {
 /// Checks a configuration for a program that adds these tools of its own.
 pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault> {
     waits(config)?;
+    models(config)?;
     let providers = providers(config)?;
     let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
         .map(|name| (name, "a built-in tool".to_owned()))
@@ -80,6 +81,34 @@ fn waits(config: &Config) -> Result<(), Fault> {
     let what =
         format!("expected wait_timeout_ms ({wait}) to be at most max_wait_timeout_ms ({cap})");
     Err(Fault::contradiction(keys.into(), what))
+}
+
+/// The names of models mean something, and one name means one model.
+fn models(config: &Config) -> Result<(), Fault> {
+    for (i, entry) in config.subagent.iter().enumerate() {
+        let keys = |other: usize| {
+            let keys = [i, other].map(|i| format!("subagent[{i}].base_url"));
+            keys.to_vec()
+        };
+        if entry.base_url.is_some() && entry.model.is_none() {
+            let what = "an address without a model: expected `model` too";
+            return Err(Fault::contradiction(keys(i), what));
+        }
+        let before = config.subagent[..i].iter();
+        let twin = |other: &&SubagentConfig| other.model.is_some() && other.model == entry.model;
+        let twin = before.enumerate().find(|(_, other)| twin(other));
+        if let Some((other, twin)) = twin
+            && twin.base_url != entry.base_url
+        {
+            let what = "one model in two places: expected the same base_url";
+            return Err(Fault::contradiction(keys(other), what));
+        }
+    }
+    #[cfg(feature = "llm")]
+    if let Some((key, what)) = crate::models::fault(config) {
+        return Err(Fault::at(key, what));
+    }
+    Ok(())
 }
 
 /// The names of all providers, each with what defines it.
@@ -215,6 +244,10 @@ fn external(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
             "`{name}` is another program, whose runs end with their turn: expected background_mode = \"one-shot\""
         );
         return fault("background_mode", what);
+    }
+    if entry.model.is_some() {
+        let what = format!("`{name}` is another program with a model of its own");
+        return fault("model", what);
     }
     if entry.persona.is_some() {
         return fault(

@@ -22,6 +22,13 @@ pub struct SubagentConfig {
     pub background_mode: BackgroundMode,
     /// Whether children may run in the background.
     pub enable_run_in_background: bool,
+    /// The model that the children ask, as `PROVIDER/MODEL`; their parent's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where that model is; where the table `model` says when its provider is the same, else the
+    /// provider's own address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
     /// Who the children are told to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
@@ -37,6 +44,8 @@ impl Default for SubagentConfig {
             provider: "spawn".to_owned(),
             background_mode: BackgroundMode::default(),
             enable_run_in_background: true,
+            model: None,
+            base_url: None,
             persona: None,
             tool_filter: None,
         }
