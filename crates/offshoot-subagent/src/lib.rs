@@ -23,6 +23,7 @@ mod request;
 mod schema;
 mod service;
 mod start;
+mod stop;
 
 pub use compose::{ChildPlan, Descriptor};
 pub use deliver::{Authority, Destination, Sent, Verb};
@@ -36,3 +37,4 @@ pub use request::{ChildRequest, Mode};
 pub use schema::{OutputSchema, SchemaError};
 pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};
 pub use start::Started;
+pub use stop::StopSignal;

@@ -16,7 +16,7 @@ use crate::notice::Settlement;
 use crate::provider::contain;
 use crate::{
     ChildRequest, Mode, Outcome, OutputSchema, Provider, ProviderError, Run, RunRequest, RunResult,
-    StartError, Subagents, TreeUsage, compose,
+    StartError, StopSignal, Subagents, TreeUsage, compose,
 };
 
 /// What a one-shot run came to, after it was disposed.
@@ -58,6 +58,20 @@ impl Subagents {
         request: ChildRequest,
         cancel: CancellationToken,
     ) -> Result<OneShotResult, StartError> {
+        self.run_until(request, cancel.into()).await
+    }
+
+    /// As [`run`](Self::run), with a cancellation that can say why: the run sees the reason, and it is
+    /// the diagnostic of a run that was stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_until(
+        &self,
+        request: ChildRequest,
+        stop: StopSignal,
+    ) -> Result<OneShotResult, StartError> {
         let provider = self.check_request(&request, Mode::OneShot)?;
         let parent = request.parent.clone();
         let hold = parent
@@ -65,17 +79,18 @@ impl Subagents {
             .hold()
             .map_err(|_| StartError::ParentClosing)?;
         let place = self.0.limit.take(parent.scope())?;
-        if cancel.is_cancelled() {
+        if stop.token().is_cancelled() {
             return Err(StartError::Cancelled);
         }
-        let cancel = cancel.child_token();
+        let stop = stop.child();
+        let cancel = stop.token().clone();
         let on_drop = cancel.clone().drop_guard();
         let (done, ended) = oneshot::channel::<()>();
-        let stop = cancel.clone();
+        let closed = cancel.clone();
         let cleanup = parent
             .scope()
             .on_close("a one-shot subagent", async move || {
-                stop.cancel();
+                closed.cancel();
                 // The sender is dropped when the run has been disposed.
                 let _ = ended.await;
                 Ok(())
@@ -85,7 +100,7 @@ impl Subagents {
         };
         let (service, owner) = (self.clone(), parent.clone());
         let work = tokio::spawn(async move {
-            let conduct = service.conduct(provider, request, cancel.clone(), hold, place);
+            let conduct = service.conduct(provider, request, stop, hold, place);
             let mut conduct = std::pin::pin!(conduct);
             let result = tokio::select! {
                 result = &mut conduct => result,
@@ -110,7 +125,7 @@ impl Subagents {
         &self,
         provider: Arc<dyn Provider>,
         request: ChildRequest,
-        cancel: CancellationToken,
+        stop: StopSignal,
         hold: Hold,
         place: Place,
     ) -> Result<OneShotResult, StartError> {
@@ -139,8 +154,8 @@ impl Subagents {
             }
         };
         let schema = request.output_schema.clone();
-        let cancelled = cancel.clone();
-        let asked = RunRequest::new(request, run_id.clone(), cancel, Box::new(publish));
+        let cancelled = stop.token().clone();
+        let asked = RunRequest::new(request, run_id.clone(), stop.clone(), Box::new(publish));
         let settings = &self.0.settings;
         let start = contain("start", || provider.start(asked));
         let begun = within(settings.stop_grace, &cancelled, start).await;
@@ -154,10 +169,11 @@ impl Subagents {
                     self.finish(&parent, &record, None, result, generation);
                 }
                 // Nothing began, as was asked.
-                if published.get().is_none() && parent.scope().is_closing() {
+                let nothing_left = published.get().is_none() && error.is_undone();
+                if nothing_left && parent.scope().is_closing() {
                     return Err(StartError::ParentClosing);
                 }
-                if published.get().is_none() && cancelled.is_cancelled() {
+                if nothing_left && cancelled.is_cancelled() {
                     return Err(StartError::Cancelled);
                 }
                 return Err(error.into());
@@ -180,7 +196,13 @@ impl Subagents {
             })
         };
         let result = match ended {
-            Some(Ok(result)) => fitting(result.bounded(), schema.as_ref()),
+            Some(Ok(mut result)) => {
+                // Whoever stopped it knows best why it did not complete.
+                if result.outcome == Outcome::Aborted && result.diagnostic.is_none() {
+                    result.diagnostic = stop.reason().map(str::to_owned);
+                }
+                fitting(result.bounded(), schema.as_ref())
+            }
             Some(Err(error)) => RunResult::new(Outcome::Error, said()).with_diagnostic(error),
             None => RunResult::new(Outcome::Aborted, said())
                 .with_diagnostic(deaf("run", settings.stop_grace)),

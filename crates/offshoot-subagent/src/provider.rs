@@ -11,6 +11,7 @@ use offshoot_core::text;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::stop::StopSignal;
 use crate::{ChildRequest, Outcome, TreeUsage};
 
 /// What a provider can do. What is asked and not declared is refused before any work.
@@ -49,6 +50,7 @@ impl Capabilities {
 pub struct ProviderError {
     /// What went wrong.
     pub message: String,
+    undone: bool,
 }
 
 impl ProviderError {
@@ -57,7 +59,24 @@ impl ProviderError {
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            undone: true,
         }
+    }
+
+    /// An error of a start that could not be undone: something of it may be left. It is told even of
+    /// a start that had been asked to stop, which otherwise has just not happened.
+    #[must_use]
+    pub fn not_undone(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            undone: false,
+        }
+    }
+
+    /// Whether nothing is left of what failed.
+    #[must_use]
+    pub fn is_undone(&self) -> bool {
+        self.undone
     }
 }
 
@@ -87,6 +106,7 @@ pub struct RunRequest {
     pub run_id: RunId,
     /// The one cancellation, before and after the run is published.
     pub cancel: CancellationToken,
+    stop: StopSignal,
     publish: Option<Publish>,
 }
 
@@ -102,15 +122,22 @@ impl RunRequest {
     pub(crate) fn new(
         child: ChildRequest,
         run_id: RunId,
-        cancel: CancellationToken,
+        stop: StopSignal,
         publish: Publish,
     ) -> Self {
         Self {
             child,
             run_id,
-            cancel,
+            cancel: stop.token().clone(),
+            stop,
             publish: Some(publish),
         }
+    }
+
+    /// The cancellation with its reason: for a run that wants to say why it was stopped.
+    #[must_use]
+    pub fn stop_signal(&self) -> StopSignal {
+        self.stop.clone()
     }
 
     /// Tells the parent's session that the child exists: called once, after the child has an id and
@@ -244,7 +271,8 @@ pub trait Run: Send {
 ///
 /// # Implementing
 ///
-/// - Until `start` returns a run, everything that it made is its own to clean up.
+/// - Until `start` returns a run, everything that it made is its own to clean up. What it could not
+///   clean up it says with [`ProviderError::not_undone`].
 /// - Concurrent starts share nothing that one of them can cancel or settle.
 /// - A panic is contained and counts as a failed start.
 pub trait Provider: Send + Sync + 'static {

@@ -346,3 +346,28 @@ async fn a_killed_task_that_is_then_torn_down_is_silent() {
     assert!(closed.await.unwrap().is_clean());
     assert_eq!(log.notices(&id), 0);
 }
+
+#[tokio::test]
+async fn two_tasks_of_one_owner_have_one_cleanup() {
+    let (registry, owner) = fixture();
+    let mark = || owner.on_close("a mark", async || Ok(())).unwrap();
+    // Cleanups are numbered in the order of their registration.
+    let number = |id| {
+        let shown = format!("{id:?}");
+        let digits = shown.trim_matches(|c: char| !c.is_ascii_digit());
+        digits.parse::<u64>().unwrap()
+    };
+    let before = number(mark());
+    assert_eq!(number(mark()), before + 1, "two marks are neighbours");
+    for _ in 0..2 {
+        let spec = TaskSpec::new("idle", "one of two");
+        let work = async |context: TaskContext| {
+            context.cancelled().await;
+            TaskOutcome::killed()
+        };
+        registry.spawn(&owner, spec, work).unwrap();
+    }
+    assert_eq!(number(mark()), before + 3, "one cleanup for both");
+    owner.close().await;
+    assert_eq!((owner.holds(), registry.list(owner.id())), (0, vec![]));
+}

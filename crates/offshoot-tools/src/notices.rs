@@ -74,7 +74,7 @@ impl TaskNotices {
                 }
             }
             Err(error) => {
-                tracing::debug!(agent = %agent.id(), task = %task.id, %error, "a notice was dropped");
+                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "a notice was dropped");
             }
         }
         // It was shown, or there is nobody left to show it to.

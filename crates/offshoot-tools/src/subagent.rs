@@ -10,11 +10,12 @@ use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
-use offshoot_subagent::{ChildRequest, Mode, OneShotResult, Outcome, StartError, Subagents};
+use offshoot_subagent::{
+    ChildRequest, Mode, OneShotResult, Outcome, StartError, StopSignal, Subagents,
+};
 use offshoot_task::{TaskContext, TaskOutcome, TaskRegistry, TaskSpec};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Arguments;
 use crate::send_message::SendMessage;
@@ -255,12 +256,13 @@ async fn carry(
     context: TaskContext,
 ) -> TaskOutcome {
     request.task_id = context.id().map(|id| id.to_string());
-    let cancel = CancellationToken::new();
-    let mut run = std::pin::pin!(subagents.run(request, cancel.clone()));
+    let stop = StopSignal::default();
+    let mut run = std::pin::pin!(subagents.run_until(request, stop.clone()));
     let result = tokio::select! {
         biased;
         () = context.cancelled() => {
-            cancel.cancel();
+            let request = context.stop_request();
+            stop.stop(request.as_ref().and_then(|request| request.reason.as_deref()));
             run.await
         }
         result = &mut run => result,

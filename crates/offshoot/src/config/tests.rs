@@ -191,6 +191,7 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[tasks]\nmax_live_per_owner = -1",
         "[tasks]\nmax_live_per_owner = 1.5",
         "[tasks]\nmax_live_per_owner = nan",
+        "[tasks]\nmax_live_per_owner = inf",
         "[tasks]\nmax_live_per_owner = \"ten\"",
         "[limits]\nmax_depth = 4294967296",
         "[limits]\nmax_steps_per_turn = 0",

@@ -1,0 +1,113 @@
+//! A notice that no session takes. Alone in its program: it looks at the log.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use offshoot_agent::{
+    AgentId, AppendError, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
+    StoredEvent,
+};
+use serde_json::json;
+use support::{Setup, World};
+
+/// A store whose logs are full once they are told to be.
+#[derive(Default)]
+struct Full {
+    inner: MemoryStore,
+    full: Arc<AtomicBool>,
+}
+
+struct FullLog(Box<dyn SessionLog>, Arc<AtomicBool>);
+
+impl SessionLog for FullLog {
+    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+        if self.1.load(Ordering::SeqCst) {
+            let (place, error) = ("a log".to_owned(), io::Error::other("the disk is full"));
+            return Err(StoreError::Io { place, error }.into());
+        }
+        self.0.append(expected, events)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.0.flush()
+    }
+}
+
+impl SessionStore for Full {
+    fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
+        let inner = self.inner.create(id, inherited)?;
+        Ok(Box::new(FullLog(inner, Arc::clone(&self.full))))
+    }
+
+    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
+        self.inner.open(id)
+    }
+
+    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+        self.inner.read(id)
+    }
+
+    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+        self.inner.first(id)
+    }
+
+    fn sessions(&self) -> Result<Vec<AgentId>, StoreError> {
+        self.inner.sessions()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t172_a_notice_that_cannot_be_delivered_is_logged_and_the_task_has_ended() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let store = Full::default();
+    let full = Arc::clone(&store.full);
+    let agents = json!({"root": [{"text": "ok", "repeat": "forever"}]});
+    let world = World::over(Arc::new(store), agents, Setup::default());
+    let root = world.root();
+    let (id, end) = world.task(&root, "frame");
+    full.store(true, Ordering::SeqCst);
+    let logging = tracing::subscriber::set_default(subscriber);
+    end.output("done");
+    root.scope().unheld().await;
+    drop(logging);
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("a notice was dropped"))
+        .collect();
+    assert_eq!(told.len(), 1, "{log}");
+    for part in [
+        "WARN",
+        &id.to_string(),
+        root.id().as_str(),
+        "the disk is full",
+    ] {
+        assert!(told[0].contains(part), "{log}");
+    }
+    let task = world.tasks.get(root.scope().id(), &id).unwrap();
+    assert!(task.status.is_terminal());
+    full.store(false, Ordering::SeqCst);
+}
