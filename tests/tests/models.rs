@@ -230,6 +230,44 @@ fn children_ask_the_model_of_their_tool_and_so_do_theirs() {
 }
 
 #[test]
+fn subagents_of_an_mcp_client_ask_the_model() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    let server = ModelServer::start(Script::new([Rule::user("Measure it.").text("FOUND 42")]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = server.url("/v1");
+    let args = ["mcp", "--model", "anthropic/test-model", "--base-url", &url];
+    let mut child = offshoot(folder.path(), &args)
+        .env("ANTHROPIC_API_KEY", KEY)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut input = child.stdin.take().expect("its stdin");
+    let client = json!({"name": "test", "version": "1"});
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let delegation =
+        json!({"description": "sizes", "prompt": "Measure it.", "run_in_background": false});
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "subagent", "arguments": delegation}}),
+    ];
+    for line in lines {
+        writeln!(input, "{line}").expect("sent");
+    }
+    let answers = BufReader::new(child.stdout.take().expect("its stdout")).lines();
+    let answer = answers
+        .map_while(Result::ok)
+        .find(|line| line.contains("\"id\":2"))
+        .expect("an answer");
+    assert!(answer.contains("FOUND 42"), "{answer}");
+    drop(input);
+    assert!(child.wait().expect("its end").success());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
 fn what_fails_is_told_with_its_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = Fault::Status {

@@ -175,10 +175,10 @@ pub(crate) struct McpArgs {
     /// Subagents play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// Subagents ask this model (not in this build yet)
+    /// Subagents ask this model; the key is in the environment, as for `run`
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// Where the model is (not in this build yet)
+    /// Where the model is, with the path up to the version, for example http://localhost:8000/v1
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Run shell commands in this folder

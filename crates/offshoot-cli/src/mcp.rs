@@ -102,13 +102,20 @@ fn model(args: &McpArgs) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
     if args.model.is_some() && args.script.is_some() {
         return Err(Fault::usage("--script and --model: expected one of them"));
     }
-    if args.model.is_some() || args.base_url.is_some() {
+    if args.base_url.is_some() && args.script.is_some() {
         return Err(Fault::usage(
-            "--model: this build has no models yet; --script FILE plays a script without a key",
+            "--script and --base-url: expected one of them",
         ));
     }
     let Some(path) = &args.script else {
-        return Ok((setup::config(&args.config, None)?, None));
+        let mut config = setup::config(&args.config, None)?;
+        let (name, base_url) = (args.model.as_deref(), args.base_url.as_deref());
+        let is_named = name.is_some() || base_url.is_some() || config.model.name.is_some();
+        let model = match is_named {
+            true => Some(setup::model(&mut config, name, base_url)?),
+            false => None,
+        };
+        return Ok((config, model));
     };
     let script = setup::script(path)?;
     if !script.inputs.is_empty() {
