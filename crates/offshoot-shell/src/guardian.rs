@@ -11,6 +11,7 @@ use rustix::process::Pid;
 use crate::tree::{MARK, host_mark};
 
 // Invariants
+// 0. The process is there before the first command: what is not listed yet has the mark.
 // 1. A group is listed after its leader was started and before that is reaped: while it is listed its
 //    number is given to nobody else.
 // 2. Only this process has the other end of the pipe (it is closed on exec): it ends with us, however
@@ -86,14 +87,21 @@ pub(crate) struct Listed {
 }
 
 impl Guardian {
+    /// Has the process started, before the first command is: one that dies between the two leaves
+    /// nothing that nobody looks for.
+    pub(crate) fn ready(&self) {
+        let mut state = self.0.state();
+        if state.process.is_none() {
+            state.start_or_warn();
+        }
+    }
+
     /// Lists a group. When no guardian can be started the command runs unguarded.
     pub(crate) fn list(&self, group: Pid) -> Listed {
         let mut state = self.0.state();
         state.groups.push(group);
-        if state.tell('+', group).is_err()
-            && let Err(error) = state.start()
-        {
-            tracing::warn!(%error, "a command runs without a guardian");
+        if state.tell('+', group).is_err() {
+            state.start_or_warn();
         }
         Listed {
             guardian: self.clone(),
@@ -120,6 +128,12 @@ impl State {
         let process = self.process.as_mut().ok_or_else(gone)?;
         let pipe = process.stdin.as_mut().ok_or_else(gone)?;
         pipe.write_all(format!("{what}{}\n", group.as_raw_nonzero()).as_bytes())
+    }
+
+    fn start_or_warn(&mut self) {
+        if let Err(error) = self.start() {
+            tracing::warn!(%error, "a command runs without a guardian");
+        }
     }
 
     /// Starts a process in place of the one that was, and tells it of every group.

@@ -223,6 +223,9 @@ impl ProgramRun {
         config: &ProgramConfig,
         mark: Mark,
     ) -> io::Result<Self> {
+        if let Some(guardian) = &config.guardian {
+            guardian.ready();
+        }
         let child = command.spawn()?;
         let mark = (config.reach == Reach::Tree).then_some(mark);
         let mut group = Group::new(child, mark)?;
