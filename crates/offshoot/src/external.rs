@@ -9,28 +9,31 @@ use crate::config::Config;
 
 /// The providers of the entries of a configuration, as far as this build can run them. `cwd` is where
 /// they run when they do not say.
-#[allow(
-    unused_variables,
-    unused_mut,
-    clippy::missing_const_for_fn,
-    reason = "a build without features has none"
+#[cfg_attr(
+    not(any(feature = "acp", feature = "process")),
+    expect(unused_variables, reason = "a build without both has none")
 )]
 pub(crate) fn providers(
     config: &Config,
     cwd: Option<&Path>,
     guarded: bool,
 ) -> Vec<Arc<dyn Provider>> {
-    let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+    #[cfg(any(feature = "acp", feature = "process"))]
+    let run = programs::Shared::new(config, cwd, guarded);
+    let providers = std::iter::empty::<Arc<dyn Provider>>();
+    #[cfg(feature = "acp")]
+    let providers = providers.chain(config.acp.iter().map(|entry| programs::acp(entry, &run)));
     #[cfg(feature = "process")]
-    {
-        let run = programs::Shared::new(config, cwd, guarded);
-        let process = config.process.iter();
-        providers.extend(process.map(|entry| programs::process(entry, &run)));
-    }
-    providers
+    let providers = providers.chain(
+        config
+            .process
+            .iter()
+            .map(|entry| programs::process(entry, &run)),
+    );
+    providers.collect()
 }
 
-#[cfg(feature = "process")]
+#[cfg(any(feature = "acp", feature = "process"))]
 mod programs {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
@@ -108,5 +111,32 @@ mod programs {
         }
         settings.run = shared.run(&entry.env_allow);
         Arc::new(ProcessProvider::new(settings))
+    }
+
+    #[cfg(feature = "acp")]
+    pub(super) fn acp(entry: &crate::config::AcpConfig, shared: &Shared) -> Arc<dyn Provider> {
+        use offshoot_acp::{AcpProvider, AcpSettings, Files, Permission};
+
+        use crate::config;
+
+        let mut settings = AcpSettings::new(&entry.name, &entry.command);
+        settings.args.clone_from(&entry.args);
+        settings.env = entry.env.clone().into_iter().collect();
+        settings.cwd = shared.cwd(entry.cwd.as_ref());
+        settings.permission = match entry.permission {
+            config::Permission::Reject => Permission::Reject,
+            config::Permission::Allow => Permission::Allow,
+        };
+        settings.files = match entry.files {
+            config::Files::None => Files::None,
+            config::Files::Read => Files::Read,
+            config::Files::ReadWrite => Files::ReadWrite,
+        };
+        settings.start_timeout = Duration::from_millis(entry.start_timeout_ms);
+        settings.deadline = entry.timeout_ms.map(Duration::from_millis);
+        settings.cancel_grace = Duration::from_millis(entry.cancel_grace_ms);
+        settings.exit_grace = Duration::from_millis(entry.exit_grace_ms);
+        settings.run = shared.run(&entry.env_allow);
+        Arc::new(AcpProvider::new(settings))
     }
 }

@@ -13,6 +13,9 @@ mod routed;
 mod runtime;
 pub mod snapshots;
 
+#[cfg(feature = "acp")]
+#[doc(inline)]
+pub use offshoot_acp as acp;
 #[doc(inline)]
 pub use offshoot_agent as agent;
 #[doc(inline)]

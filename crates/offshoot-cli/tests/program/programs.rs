@@ -124,3 +124,41 @@ fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
     panic!("it did not come in time")
 }
+
+/// Answers each message as far as an agent must.
+const AGENT: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    result = {"initialize": {"protocolVersion": 1}, "session/new": {"sessionId": "s"}}.get(method)
+    if method == "session/prompt":
+        content = {"type": "text", "text": "you said: " + message["params"]["prompt"][0]["text"]}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}))
+        result = {"stopReason": "end_turn", "usage": {"inputTokens": 4, "outputTokens": 2}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn an_external_agent_answers_and_its_tokens_are_counted() {
+    let place = Place::new();
+    let agent = place.file("agent.py", AGENT);
+    let script = json!({
+        "config": {
+            "acp": [{ "name": "peer", "command": "python3", "args": [agent] }],
+            "subagent": [{ "provider": "peer", "background_mode": "one-shot" }]
+        },
+        "prompt": "Ask.",
+        "agents": { "root": [
+            { "calls": [{ "name": "subagent", "args": { "description": "ask", "prompt": "Hi." } }] },
+            { "text": "${last_result}" }
+        ]}
+    });
+    let stream = place.events(script, &[]);
+    assert_eq!(stream.code, Some(0), "{}", stream.stderr);
+    assert_eq!(stream.result["text"], "you said: Hi.");
+    let settled = of(&stream, "subagent/settled");
+    assert_eq!(settled[0]["usage"]["total_output"], 2);
+}

@@ -35,7 +35,7 @@ fn each_fault_is_one_line_that_names_its_place() {
         "sc.json",
         r#"{"config": {"tasks": {"x": 1}}, "prompt": "hi", "agents": {}}"#,
     );
-    let acp = place.file("acp.json", r#"{"config": {"acp": [{"name": "p", "command": "c"}], "subagent": [{"provider": "p", "background_mode": "one-shot"}]}, "prompt": "hi", "agents": {}}"#);
+    let acp = place.file("acp.json", r#"{"config": {"acp": [{"name": "p", "command": "c"}], "subagent": [{"provider": "p"}]}, "prompt": "hi", "agents": {}}"#);
     let cases: Vec<(Vec<&str>, Vec<&str>)> = vec![
         (vec![], vec!["expected a command"]),
         (vec!["frob"], vec!["frob"]),
@@ -118,7 +118,7 @@ fn each_fault_is_one_line_that_names_its_place() {
         ),
         (
             vec!["run", "--script", &acp],
-            vec!["acp.json", "not available in this build"],
+            vec!["acp.json", "subagent[0].background_mode", "another program"],
         ),
         (
             vec![

@@ -91,7 +91,10 @@ impl Config {
     /// (the features `acp` and `process`). An entry that no `subagent` entry uses does no harm.
     #[must_use]
     pub fn unavailable_providers(&self) -> Vec<UnavailableProvider> {
-        let acp = self.acp.iter().map(|entry| (&entry.name, false));
+        let acp = self
+            .acp
+            .iter()
+            .map(|entry| (&entry.name, cfg!(feature = "acp")));
         let process = self.process.iter();
         let process = process.map(|entry| (&entry.name, cfg!(feature = "process")));
         let programs: BTreeMap<&String, bool> = acp.chain(process).collect();

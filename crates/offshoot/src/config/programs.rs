@@ -57,7 +57,7 @@ const fn start_timeout_ms() -> u64 {
 }
 
 const fn cancel_grace_ms() -> u64 {
-    2_000
+    1_000
 }
 
 const fn exit_grace_ms() -> u64 {

@@ -109,7 +109,7 @@ fn tools_and_providers_are_read() {
             files: Files::None,
             start_timeout_ms: 60_000,
             timeout_ms: None,
-            cancel_grace_ms: 2_000,
+            cancel_grace_ms: 1_000,
             exit_grace_ms: 3_000,
         }],
         process: vec![ProcessConfig {
@@ -371,7 +371,7 @@ fn shown(result: Result<Config, ConfigError>) -> String {
 fn a_provider_that_is_used_and_not_in_this_build_is_named() {
     let layers = ConfigLayers::new().toml("f.toml", CHILDREN).expect("TOML");
     for (provider, there) in [
-        ("peer", false),
+        ("peer", cfg!(feature = "acp")),
         ("cli", cfg!(feature = "process")),
         ("fork", true),
     ] {
