@@ -1,4 +1,4 @@
-//! The Agent Client Protocol: external agents as subagents.
+//! The Agent Client Protocol: external agents as subagents, and agents of this runtime for a client.
 //!
 //! [`AcpProvider`] starts the agent that its [`AcpSettings`] name, once a delegation: a process group of
 //! its own that speaks the protocol on its standard input and output. It gets one prompt in one session;
@@ -17,6 +17,8 @@
 //! answered by the settings alone, every wait has an end, and why it failed is said in one line with the
 //! end of its standard error ([`AcpError`]).
 //!
+//! The other way round, [`serve`] lets a client such as an editor drive root agents of this runtime.
+//!
 //! A run is one-shot. A continuable child is a session of this runtime, whose log makes it again after
 //! a crash; an external agent keeps its conversation to itself, and not every one can load it again.
 
@@ -25,6 +27,7 @@ mod error;
 mod files;
 mod peer;
 mod run;
+mod serve;
 mod settings;
 mod turn;
 mod wire;
@@ -35,6 +38,7 @@ use futures::future::BoxFuture;
 use offshoot_subagent::{Capabilities, Provider, ProviderError, Run, RunRequest};
 
 pub use error::{AcpError, Stage};
+pub use serve::{Opened, Sessions, serve};
 pub use settings::{AcpSettings, Files, Permission};
 
 /// Makes children that are runs of one external agent.

@@ -1,4 +1,4 @@
-//! The agent's pipes as lines: what it writes is bounded before anything else looks at it.
+//! The other side's pipes as lines: what it writes is bounded before anything else looks at it.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +9,7 @@ use offshoot_core::text;
 use offshoot_shell::{Line, LineReader};
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
 
 use crate::{AcpError, AcpSettings};
 
@@ -17,6 +18,9 @@ const GARBAGE_LIMIT: u64 = 1000;
 
 /// Answers that may wait for an agent to read them.
 const UNREAD_LIMIT: usize = 1000;
+
+/// Messages that may wait for a client to read them.
+const OVERRUN_LIMIT: usize = 50_000;
 
 /// After so many lines whoever handles them gets a turn: the connection queues without a bound.
 const LINES_AT_ONCE: u64 = 64;
@@ -29,6 +33,7 @@ pub(crate) struct Wire(Arc<Shared>);
 struct Shared {
     /// What the agent asked for and was not yet told.
     unread: AtomicUsize,
+    overrun: Notify,
     state: Mutex<State>,
 }
 
@@ -56,9 +61,18 @@ impl Wire {
         (state.garbage > 0).then(|| state.sample.clone())
     }
 
-    /// Counts a request of the agent, whose answer is to be written.
+    /// Counts a message that is to be written.
     pub(crate) fn asked(&self) {
-        self.0.unread.fetch_add(1, Ordering::Relaxed);
+        if self.0.unread.fetch_add(1, Ordering::Relaxed) >= OVERRUN_LIMIT {
+            self.0.overrun.notify_one();
+        }
+    }
+
+    /// Waits until more messages wait than may. Dropping the future has no effect.
+    pub(crate) async fn overrun(&self) {
+        self.0.overrun.notified().await;
+        let waiting = self.0.unread.load(Ordering::Relaxed);
+        let _ = self.fail(AcpError::Unread { waiting });
     }
 
     fn wrote(&self) {
@@ -110,18 +124,28 @@ impl Wire {
             wire: self.clone(),
             lines: LineReader::new(source, settings.max_line),
             max_line: settings.max_line,
-            max_output: settings.max_output,
+            max_output: Some(settings.max_output),
             read: 0,
             count: 0,
         };
-        futures::stream::unfold(Some(reader), async |reader| {
-            let mut reader = reader?;
-            match reader.next().await {
-                Ok(Some(line)) => Some((Ok(line), Some(reader))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        })
+        reader.stream()
+    }
+
+    /// The lines that a client writes: what is no message is for the connection to answer.
+    pub(crate) fn incoming_calls<R: AsyncRead + Unpin + Send + 'static>(
+        &self,
+        source: R,
+        max_line: usize,
+    ) -> impl Stream<Item = io::Result<String>> + Send + 'static {
+        let reader = Incoming {
+            wire: self.clone(),
+            lines: LineReader::new(source, max_line),
+            max_line,
+            max_output: None,
+            read: 0,
+            count: 0,
+        };
+        reader.stream()
     }
 
     /// Writes one line at a time.
@@ -147,12 +171,24 @@ struct Incoming<R> {
     wire: Wire,
     lines: LineReader<R>,
     max_line: usize,
-    max_output: u64,
+    /// Absent: of a client, which is answered what it gets wrong.
+    max_output: Option<u64>,
     read: u64,
     count: u64,
 }
 
-impl<R: AsyncRead + Unpin> Incoming<R> {
+impl<R: AsyncRead + Unpin + Send + 'static> Incoming<R> {
+    fn stream(self) -> impl Stream<Item = io::Result<String>> + Send + 'static {
+        futures::stream::unfold(Some(self), async |reader| {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(line)) => Some((Ok(line), Some(reader))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+    }
+
     async fn next(&mut self) -> io::Result<Option<String>> {
         loop {
             self.count += 1;
@@ -160,7 +196,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 tokio::task::yield_now().await;
             }
             let waiting = self.wire.0.unread.load(Ordering::Relaxed);
-            if waiting > UNREAD_LIMIT {
+            if self.max_output.is_some() && waiting > UNREAD_LIMIT {
                 return Err(self.wire.fail(AcpError::Unread { waiting }));
             }
             let line = match self.lines.next().await? {
@@ -171,9 +207,14 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 }
                 Some(Line::Text(line)) => line,
             };
+            let Some(limit) = self.max_output else {
+                if line.trim().is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            };
             self.read += line.len() as u64 + 1;
-            if self.read > self.max_output {
-                let limit = self.max_output;
+            if self.read > limit {
                 return Err(self.wire.fail(AcpError::Flood { limit }));
             }
             if self.wire.admit(&line)? {

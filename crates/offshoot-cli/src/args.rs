@@ -40,7 +40,8 @@ pub(crate) enum Command {
     /// Serve the tools over MCP, on stdio or as streamable HTTP
     #[command(after_help = EXIT_CODES)]
     Mcp(McpArgs),
-    /// Be an ACP agent on stdio (not in this build yet)
+    /// Be an ACP agent on stdio, for an editor
+    #[command(after_help = EXIT_CODES)]
     Acp(AcpArgs),
     /// What was asked has been answered: the help or the version
     #[command(skip)]
@@ -189,10 +190,19 @@ pub(crate) struct McpArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AcpArgs {
     #[command(flatten)]
-    config: ConfigArgs,
-    /// Ask this model
+    pub(crate) config: ConfigArgs,
+    /// Keep the sessions in this folder, so that they can be loaded again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+    /// Play this script in every session instead of asking a model
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Ask this model, as in `offshoot run`
     #[arg(long, value_name = "PROVIDER/MODEL")]
-    model: Option<String>,
+    pub(crate) model: Option<String>,
+    /// Where the model is, as in `offshoot run`
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,8 +1,9 @@
-//! The program: `offshoot demo`, `run`, `tools`, `sessions`, `mcp`.
+//! The program: `offshoot demo`, `run`, `tools`, `sessions`, `mcp`, `acp`.
 //!
 //! What it may be asked is in [`args`]; what it answers with is a result on stdout, an exit code, and
 //! for bad usage one line on stderr. Everything else is in the libraries.
 
+mod acp;
 mod args;
 mod demo;
 mod fault;
@@ -39,7 +40,7 @@ fn perform(command: Command) -> Result<ExitCode, Fault> {
         Command::Tools(args) => tools::tools(args),
         Command::Sessions(args) => sessions::sessions(args),
         Command::Mcp(args) => mcp::mcp(args),
-        Command::Acp(_) => Err(Fault::usage("`offshoot acp` is not in this build yet")),
+        Command::Acp(args) => acp::acp(args),
         Command::Done => Ok(ExitCode::SUCCESS),
     }
 }

@@ -28,7 +28,7 @@ use crate::output::progress::{Progress, Style};
 use crate::{output, setup};
 use host::Host;
 use rest::End;
-pub(crate) use rest::Limits;
+pub(crate) use rest::{Limits, closing_limit};
 pub(crate) use signals::Signals;
 
 /// Everything that a run needs, checked.

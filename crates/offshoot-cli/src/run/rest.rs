@@ -148,14 +148,19 @@ async fn hung_up() {
     let _ = watched.ready(Interest::ERROR).await;
 }
 
-/// Ends the tree. Bounded: a level has the teardown grace, and what is deaf even to that is left.
-pub(super) async fn close(host: &Host, root: &Agent, config: &Config) {
+/// How long a tree may take to close: a level has the teardown grace.
+pub(crate) fn closing_limit(config: &Config) -> Duration {
     let grace = Duration::from_millis(config.tasks.teardown_grace_ms);
     let levels = config.limits.max_depth.saturating_add(1);
-    let limit = grace
+    grace
         .saturating_mul(levels)
         .saturating_mul(2)
-        .saturating_add(Duration::from_secs(5));
+        .saturating_add(Duration::from_secs(5))
+}
+
+/// Ends the tree. Bounded: a level has the teardown grace, and what is deaf even to that is left.
+pub(super) async fn close(host: &Host, root: &Agent, config: &Config) {
+    let limit = closing_limit(config);
     let closing = async {
         host.runtime().close(root).await;
         host.not_busy().await;

@@ -1,5 +1,6 @@
 //! The built program, from outside.
 
+mod acp;
 mod demo;
 mod inputs;
 mod programs;

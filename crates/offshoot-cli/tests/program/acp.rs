@@ -1,0 +1,386 @@
+//! `offshoot acp`, driven over its standard input and output.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A client of the program.
+struct Editor {
+    agent: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// What came and was not asked for yet.
+    seen: Vec<Value>,
+}
+
+impl Editor {
+    fn of(place: &Place, script: Value, args: &[&str]) -> Self {
+        let script = place.script(script);
+        let mut agent = place
+            .offshoot(&[&["acp", "--script", &script], args].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let input = agent.stdin.take();
+        let output = BufReader::new(agent.stdout.take().expect("a pipe"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let mut lines = output.lines().map_while(Result::ok);
+            while lines.next().is_some_and(|line| send.send(line).is_ok()) {}
+        });
+        Self {
+            agent,
+            input,
+            lines,
+            seen: Vec::new(),
+        }
+    }
+
+    fn write(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("an open input");
+        writeln!(input, "{line}").expect("a reader");
+    }
+
+    fn send(&mut self, id: impl Into<Value>, method: &str, params: Value) {
+        let request =
+            json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params });
+        self.write(&request.to_string());
+    }
+
+    fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
+    }
+
+    /// Waits for a message; what comes before it is kept.
+    fn until(&mut self, found: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            if let Some(at) = self.seen.iter().position(&found) {
+                return self.seen.remove(at);
+            }
+            let line = self.lines.recv_timeout(SOON).expect("a message in time");
+            self.seen.push(serde_json::from_str(&line).expect("JSON"));
+        }
+    }
+
+    fn answer(&mut self, id: impl Into<Value>) -> Value {
+        let id = id.into();
+        self.until(|message| message.get("method").is_none() && message["id"] == id)
+    }
+
+    fn ask(&mut self, id: impl Into<Value> + Clone, method: &str, params: Value) -> Value {
+        self.send(id.clone(), method, params);
+        self.answer(id)
+    }
+
+    /// A session in the folder of the test.
+    fn session(&mut self, place: &Place) -> Value {
+        let hello = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+        let hello = self.ask(0, "initialize", hello);
+        assert_eq!(hello["result"]["protocolVersion"], 1, "{hello}");
+        let new = json!({ "cwd": place.path("."), "mcpServers": [] });
+        let new = self.ask("new", "session/new", new);
+        assert!(new["result"]["sessionId"].is_string(), "{new}");
+        new["result"]["sessionId"].clone()
+    }
+
+    fn prompt(&mut self, id: impl Into<Value>, session: &Value, text: &str) {
+        let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        self.send(id, "session/prompt", prompt);
+    }
+
+    /// The updates so far.
+    fn updates(&self) -> Vec<&Value> {
+        let updates = self
+            .seen
+            .iter()
+            .filter(|message| message["method"] == "session/update");
+        updates
+            .map(|message| &message["params"]["update"])
+            .collect()
+    }
+
+    fn said(&self) -> String {
+        let updates = self.updates().into_iter();
+        let said = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+        said.filter_map(|update| update["content"]["text"].as_str())
+            .collect::<Vec<_>>()
+            .join("|")
+    }
+
+    /// Ends the input; the exit code.
+    fn end(mut self) -> Option<i32> {
+        self.input = None;
+        for _ in 0..6000 {
+            if let Some(status) = self.agent.try_wait().expect("a status") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it did not end")
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+}
+
+#[test]
+fn a_prompt_is_answered_at_rest_with_its_children_and_commands_as_tool_calls() {
+    let place = Place::new();
+    let script = json!({ "agents": {
+        "root": [
+            { "text": "Looking.", "calls": [
+                { "id": "c1", "name": "subagent", "args": { "description": "look", "prompt": "Look." } },
+                { "id": "c2", "name": "bash", "args": { "command": "pwd", "run_in_background": true } } ] },
+            { "text": "WAITING", "open": ["go"], "repeat": 1 },
+            { "text": "MORE", "repeat": "forever" }
+        ],
+        "look": [{ "await": ["go"], "text": "FOUND" }]
+    }});
+    let mut editor = Editor::of(&place, script, &[]);
+    let session = editor.session(&place);
+    editor.prompt(1, &session, "Go.");
+    let end = editor.answer(1);
+    assert_eq!(end["result"]["stopReason"], "end_turn", "{end}");
+    assert!(
+        editor.said().starts_with("Looking.|WAITING|MORE"),
+        "{}",
+        editor.said()
+    );
+    let updates = editor.updates();
+    let of = |prefix: &str| -> Vec<&Value> {
+        let mine = |update: &&&Value| {
+            update["toolCallId"]
+                .as_str()
+                .is_some_and(|id| id.starts_with(prefix))
+        };
+        updates.iter().filter(mine).copied().collect()
+    };
+    for (prefix, title) in [
+        ("call-1-c1", "subagent: look"),
+        ("call-1-c2", "bash: pwd"),
+        ("child-", "Subagent: look"),
+        ("task-bash-1", "Background: pwd"),
+    ] {
+        let mine = of(prefix);
+        assert_eq!(mine.first().expect(prefix)["sessionUpdate"], "tool_call");
+        assert_eq!(mine[0]["title"], title);
+        assert_eq!(
+            mine.last().expect(prefix)["status"],
+            "completed",
+            "{prefix}: {mine:?}"
+        );
+    }
+    let words = of("child-")
+        .iter()
+        .any(|update| update["content"][0]["content"]["text"] == "FOUND");
+    assert!(words, "what the child said is shown");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn what_a_client_gets_wrong_is_answered_and_nothing_else_happens() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [{ "text": "fine" }] } });
+    let mut editor = Editor::of(&place, script, &[]);
+    let session = editor.session(&place);
+    editor.write("this is no JSON");
+    editor.write("[]");
+    editor.write("{\"jsonrpc\": \"2.0\", \"id\": 5}");
+    editor.write("");
+    assert_eq!(
+        editor.until(|message| message["error"]["code"] == -32700)["id"],
+        Value::Null
+    );
+    editor.until(|message| message["error"]["code"] == -32600);
+    for (method, params, code) in [
+        ("no/such", json!({}), -32601),
+        (
+            "session/load",
+            json!({ "sessionId": "x", "cwd": "/", "mcpServers": [] }),
+            -32601,
+        ),
+        ("session/new", json!({}), -32602),
+        (
+            "session/new",
+            json!({ "cwd": "relative", "mcpServers": [] }),
+            -32602,
+        ),
+        (
+            "session/new",
+            json!({ "cwd": "/no/such/folder", "mcpServers": [] }),
+            -32602,
+        ),
+        (
+            "session/prompt",
+            json!({ "sessionId": "x", "prompt": [{ "type": "text", "text": "x" }] }),
+            -32602,
+        ),
+        (
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": [] }),
+            -32602,
+        ),
+        (
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": [{ "type": "image" }] }),
+            -32602,
+        ),
+    ] {
+        let answer = editor.ask("a-text", method, params);
+        assert_eq!(answer["error"]["code"], code, "{method}: {answer}");
+    }
+    editor.notify("session/cancel", json!({ "sessionId": "nobody" }));
+    editor.notify("session/cancel", json!({ "sessionId": session }));
+    editor.notify("no/such", json!([1]));
+    editor.write(&json!({ "jsonrpc": "2.0", "id": 77, "result": {} }).to_string());
+    editor.prompt(1, &session, "Go.");
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.said(), "fine");
+    // The script has run out: the model's failure is the prompt's.
+    editor.prompt(2, &session, "Again.");
+    let failed = editor.answer(2);
+    assert!(
+        failed["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("script exhausted")),
+        "{failed}"
+    );
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn a_cancel_stops_the_turn_its_children_and_its_commands_and_a_second_one_changes_nothing() {
+    let place = Place::new();
+    let script = json!({ "agents": {
+        "root": [
+            { "calls": [
+                { "name": "subagent", "args": { "description": "child", "prompt": "Work." } },
+                { "name": "bash", "args": { "command": "echo $$ >new; mv new pid; exec sleep 1000000", "run_in_background": true } } ] },
+            { "hang": true },
+            { "text": "ready again" }
+        ],
+        "child": [{ "hang": true }]
+    }});
+    let mut editor = Editor::of(&place, script, &[]);
+    let session = editor.session(&place);
+    editor.prompt(1, &session, "Go.");
+    let pid = loop {
+        if let Ok(pid) = std::fs::read_to_string(place.path("pid")) {
+            break pid;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let cancel = json!({ "sessionId": session });
+    editor.notify("session/cancel", cancel.clone());
+    editor.notify("session/cancel", cancel);
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "cancelled");
+    let path = format!("/proc/{}", pid.trim());
+    assert!(!std::path::Path::new(&path).exists(), "its command is gone");
+    editor.prompt(2, &session, "Once more.");
+    assert_eq!(editor.answer(2)["result"]["stopReason"], "end_turn");
+    assert!(editor.said().ends_with("ready again"), "{}", editor.said());
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn a_prompt_while_one_runs_is_read_at_the_next_step_and_sessions_do_not_disturb_each_other() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [
+        { "calls": [{ "name": "bash", "args": { "command": "touch began; while ! test -e go; do sleep 0.05; done" } }] },
+        { "text": "read: ${last_message}" }
+    ]}});
+    let mut editor = Editor::of(&place, script, &[]);
+    let first = editor.session(&place);
+    editor.prompt(1, &first, "Go.");
+    while !place.path("began").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    editor.prompt(2, &first, "And this.");
+    // A message that is answered says that the one before it was read.
+    let second = editor.session(&place);
+    assert_ne!(first, second);
+    std::fs::write(place.path("go"), "").expect("a file");
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.answer(2)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.said(), "read: And this.");
+    editor.prompt(3, &second, "Go.");
+    assert_eq!(editor.answer(3)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn a_client_that_goes_in_the_middle_leaves_no_process() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [
+        { "calls": [{ "name": "bash", "args": { "command": "echo $$ >new; mv new pid; exec sleep 1000000" } }] }
+    ]}});
+    for kill in [false, true] {
+        let mut editor = Editor::of(&place, script.clone(), &[]);
+        let session = editor.session(&place);
+        editor.prompt(1, &session, "Go.");
+        let pid = loop {
+            if let Ok(pid) = std::fs::read_to_string(place.path("pid")) {
+                break pid;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        if kill {
+            drop(editor);
+        } else {
+            assert_eq!(editor.end(), Some(0));
+        }
+        let path = format!("/proc/{}/stat", pid.trim());
+        let begun = std::time::Instant::now();
+        loop {
+            let stat = std::fs::read_to_string(&path).unwrap_or_default();
+            if stat.is_empty() || stat.contains(") Z ") {
+                break;
+            }
+            assert!(begun.elapsed() < SOON, "it still runs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::fs::remove_file(place.path("pid")).expect("a file");
+    }
+}
+
+#[test]
+fn a_stored_session_is_loaded_with_its_history() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [{ "text": "one" }, { "text": "two" }] } });
+    let mut editor = Editor::of(&place, script.clone(), &["--store", "s"]);
+    let session = editor.session(&place);
+    editor.prompt(1, &session, "First.");
+    editor.answer(1);
+    assert_eq!(editor.end(), Some(0));
+    let mut editor = Editor::of(&place, script, &["--store", "s"]);
+    editor.session(&place);
+    let load = json!({ "sessionId": session, "cwd": place.path("."), "mcpServers": [] });
+    let loaded = editor.ask("load", "session/load", load.clone());
+    assert_eq!(loaded["result"], json!({}), "{loaded}");
+    let shown: Vec<&str> = editor
+        .updates()
+        .iter()
+        .filter_map(|u| u["content"]["text"].as_str())
+        .collect();
+    assert_eq!(shown, ["First.", "one"]);
+    assert_eq!(
+        editor.ask("again", "session/load", load)["error"]["code"],
+        -32602
+    );
+    editor.prompt(2, &session, "Second.");
+    assert_eq!(editor.answer(2)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.end(), Some(0));
+}
