@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use offshoot_peers::{Home, catalog};
 use serde_json::{Value, json};
 
 use crate::support::Place;
@@ -383,4 +384,40 @@ fn a_stored_session_is_loaded_with_its_history() {
     editor.prompt(2, &session, "Second.");
     assert_eq!(editor.answer(2)["result"]["stopReason"], "end_turn");
     assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn acpx_drives_a_session_and_leaves_no_process() {
+    let Some(acpx) = catalog::ACPX.ready() else {
+        return;
+    };
+    let place = Place::new();
+    let script = place.script(json!({ "agents": {
+        "root": [
+            { "calls": [{ "name": "subagent", "args": { "description": "look", "prompt": "Look." } }] },
+            { "text": "WAITING", "open": ["go"] },
+            { "text": "The end: ${last_notice}" }
+        ],
+        "look": [{ "await": ["go"], "text": "FOUND" }]
+    }}));
+    let home = Home::new();
+    let agent = format!("{} acp --script {script}", env!("CARGO_BIN_EXE_offshoot"));
+    let client = home.command(acpx.program("acpx"));
+    let client = client.args(["--agent", &agent, "--cwd"]).arg(home.work());
+    let client = client.args([
+        "--approve-all",
+        "--format",
+        "json",
+        "--json-strict",
+        "exec",
+        "Go.",
+    ]);
+    let wire = client.run(SOON).success();
+    let last: Value = serde_json::from_str(wire.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["result"]["stopReason"], "end_turn", "{wire}");
+    assert!(
+        wire.contains("The end: ") && wire.contains("FOUND"),
+        "{wire}"
+    );
+    home.assert_no_process_left();
 }
