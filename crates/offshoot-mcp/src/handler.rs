@@ -79,10 +79,8 @@ impl Handler {
     fn may_be_a_task(&self, name: &str, context: &RequestContext<RoleServer>) -> bool {
         let declared = context.client_capabilities();
         let declared = declared.is_some_and(|capabilities| capabilities.supports_tasks());
-        let version = context.protocol_version();
-        let modern = version.is_some_and(|v| v.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
         let names = &self.server().settings.as_tasks;
-        declared && modern && names.iter().any(|one| one == name)
+        declared && is_modern(context) && names.iter().any(|one| one == name)
     }
 
     async fn call(
@@ -157,6 +155,18 @@ impl Handler {
     }
 }
 
+/// Whether the request is of the generation that has neither sessions nor a handshake.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+fn unknown_method(method: &str) -> ErrorData {
+    let method = offshoot_core::text::one_line(method, 100);
+    let message: Cow<'static, str> = format!("unknown method `{method}`").into();
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
+}
+
 fn no_owner(error: OwnerError) -> ErrorData {
     tracing::error!(%error, "a connection has no session");
     let message = match error {
@@ -199,6 +209,9 @@ impl ServerHandler for Handler {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if is_modern(&context) {
+            return Err(unknown_method("logging/setLevel"));
+        }
         let announcer = self.connection().announcer();
         announcer.clear();
         if let Some(sink) = announcer.add(&context.peer, request.level) {
@@ -281,17 +294,16 @@ impl ServerHandler for Handler {
             return Ok(CustomResult::new(value));
         }
         let expected = match method {
+            "initialize" | "logging/setLevel" | "ping" if is_modern(&context) => {
+                return Err(unknown_method(method));
+            }
             "tools/call" => "name (a text) and arguments (an object)",
             "initialize" => "protocolVersion, capabilities and clientInfo",
             "logging/setLevel" => "level (one of debug, info, notice, warning, error, …)",
             "tasks/get" | "tasks/cancel" => "taskId (a text)",
             "tasks/update" => "taskId (a text) and inputResponses (an object)",
             "tools/list" | "server/discover" | "ping" => "an object, or nothing",
-            _ => {
-                let method = offshoot_core::text::one_line(method, 100);
-                let message: Cow<'static, str> = format!("unknown method `{method}`").into();
-                return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None));
-            }
+            _ => return Err(unknown_method(method)),
         };
         let message = format!("invalid parameters of {method}: expected {expected}");
         Err(ErrorData::invalid_params(message, None))

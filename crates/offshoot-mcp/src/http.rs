@@ -277,11 +277,17 @@ impl Front {
             let words = format!("expected at most {MAX_SESSIONS} sessions at once; end one");
             return plain(StatusCode::SERVICE_UNAVAILABLE, words);
         }
+        let ends_session = parts.method == Method::DELETE;
         let request = Request::from_parts(parts, Full::new(body));
-        match principal.service.clone().call(request).await {
+        let mut answer = match principal.service.clone().call(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
+        };
+        if ends_session && answer.status() == StatusCode::ACCEPTED {
+            // Some clients take anything else for a failure.
+            *answer.status_mut() = StatusCode::OK;
         }
+        answer
     }
 
     fn principal(&self, headers: &http::HeaderMap) -> Option<&Principal> {

@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
         let (status, ..) = self.server.raw(&format!(
             "DELETE /mcp HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nMcp-Session-Id: {id}\r\n\r\n"
         ));
-        assert!(status < 300, "{status}");
+        assert_eq!(status, 200);
     }
 }
 

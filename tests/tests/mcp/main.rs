@@ -7,4 +7,5 @@ mod fence;
 mod http;
 mod lines;
 mod notices;
+mod peers;
 mod tasks;

@@ -20,7 +20,7 @@ fn a_notice_comes_once_with_the_next_result() {
     assert_eq!(
         notices,
         [
-            "[notice] background task bash-1 (bash: echo done) finished [status: completed, exit code: 0]\nOutput:\ndone\n"
+            "[notice] background task bash-1 (bash: echo done) finished [status: completed, exit code: 0]\nOutput:\n> done\n"
         ]
     );
     assert_eq!(client.tool("task_list", json!({})).len(), 1);
