@@ -33,7 +33,7 @@ impl Provider for Spawn {
     }
 
     fn start(&self, request: RunRequest) -> BoxFuture<'_, Result<Box<dyn Run>, ProviderError>> {
-        Box::pin(async move { run::start(request, None) })
+        Box::pin(async move { run::start(request, None).await })
     }
 }
 
@@ -49,7 +49,7 @@ impl Provider for Fork {
     fn start(&self, request: RunRequest) -> BoxFuture<'_, Result<Box<dyn Run>, ProviderError>> {
         Box::pin(async move {
             let seed = finished_turns(&request.child.parent)?;
-            run::start(request, seed)
+            run::start(request, seed).await
         })
     }
 

@@ -19,7 +19,9 @@ struct InProcessRun {
 }
 
 /// Creates the child, publishes it, and gives it its prompt, unless the run was cancelled meanwhile.
-pub(crate) fn start(
+///
+/// Dropping the future ends what was made.
+pub(crate) async fn start(
     mut request: RunRequest,
     seed: Option<Vec<Arc<StoredEvent>>>,
 ) -> Result<Box<dyn Run>, ProviderError> {
@@ -37,11 +39,13 @@ pub(crate) fn start(
     let parent = request.child.parent.clone();
     let child = Agent::create(parent.host(), Some(parent.scope()), plan.spec)
         .map_err(|error| fail(&error))?;
-    let published = request.publish(&child.id().clone());
-    let accepted = published.and_then(|()| child.followup(plan.prompt).map_err(|e| fail(&e)));
-    if let Err(error) = accepted {
-        drop(child.close(Pending::Discard));
+    if let Err(error) = request.publish(&child.id().clone()) {
+        child.retract().await;
         return Err(error);
+    }
+    if let Err(error) = child.followup(plan.prompt) {
+        drop(child.close(Pending::Discard));
+        return Err(fail(&error));
     }
     if request.cancel.is_cancelled() {
         // Cancelled between publication and prompt: the model is never asked.

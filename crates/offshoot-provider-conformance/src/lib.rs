@@ -24,6 +24,11 @@
 //! takes about a minute then, most of it in cases that wait for something that must not come.
 //! [`check_case`] runs one case, so that each can be a test of its own.
 
+/// The provider in the guide passes: the guide is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/subagents.md")]
+struct Guide;
+
 mod actor;
 mod behaviour;
 mod case;

@@ -47,8 +47,8 @@ impl<'a> World<'a> {
         let notes = Notebook::default();
         let name = provider.name().to_owned();
         let probe = Probe::new(provider, meddling, notes.clone(), graces);
-        if !subagents.register(Arc::new(probe)) {
-            notes.fault("the provider could not be registered".to_owned());
+        if let Err(error) = subagents.register(Arc::new(probe)) {
+            notes.fault(error.to_string());
         }
         let kit = AgentKit {
             driver: Arc::new(Actor(behaviour)),

@@ -324,7 +324,7 @@ macro_rules! flaws {
 }
 
 flaws! {
-    an_empty_name_is_found: NoName, Identity, "the name is empty";
+    an_empty_name_is_found: NoName, Identity, "empty name";
     a_start_that_is_not_published_is_found: NeverPublishes, Answer, "had not published";
     the_publication_of_another_child_is_found: PublishesAnother, Answer, "had not published";
     a_panic_of_the_start_is_found: StartPanics, Answer, "start panicked: ";

@@ -81,7 +81,7 @@ impl World {
             ..SubagentSettings::default()
         };
         let subagents = Subagents::new(host.clone(), settings);
-        subagents.register(Arc::new(Spawn));
+        subagents.register(Arc::new(Spawn)).unwrap();
         let cast = Cast::default();
         let kit = AgentKit {
             driver: Arc::new(cast.clone()),

@@ -259,12 +259,12 @@ fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
         generation: facts.generation + 1,
         stopped: Vec::new(),
     };
-    let failure = child.failure().or_else(|| {
-        report
-            .failures
-            .first()
-            .map(|f| format!("it could not be closed: {}: {}", f.name, f.error))
-    });
+    let stuck = report
+        .failures
+        .iter()
+        .map(|f| format!("it could not be closed: {}: {}", f.name, f.error));
+    let failures: Vec<_> = child.failure().into_iter().chain(stuck).collect();
+    let failure = (!failures.is_empty()).then(|| failures.join("; "));
     if let Some(failure) = failure {
         settlement.outcome = Outcome::Error;
         settlement.error = Some(failure);

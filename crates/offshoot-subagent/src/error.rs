@@ -4,6 +4,29 @@ use offshoot_agent::{AgentId, FilterError, OpenError, SendError};
 
 use crate::ProviderError;
 
+/// A provider was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Its name says nothing.
+    #[error("a subagent provider has an empty name")]
+    NoName,
+    /// Another provider has this name.
+    #[error("a subagent provider called {0} is registered already")]
+    Duplicate(String),
+}
+
+impl RegisterError {
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoName => "INVALID_PROVIDER_NAME",
+            Self::Duplicate(_) => "DUPLICATE_PROVIDER",
+        }
+    }
+}
+
 /// A child was not started; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

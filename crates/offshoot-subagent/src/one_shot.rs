@@ -36,6 +36,9 @@ pub struct OneShotResult {
     pub structured: Option<Value>,
     /// Why it did not complete: one line.
     pub diagnostic: Option<String>,
+    /// Whether the run was dropped, since it did not end in time after it was stopped; the
+    /// diagnostic says so.
+    pub gave_up: bool,
     /// What the child had started and was stopped with it.
     pub stopped: Vec<String>,
     /// What went wrong when the child was disposed, independent of how it ended.
@@ -195,6 +198,7 @@ impl Subagents {
                 agent.with_projection(|p| p.facts().text.clone())
             })
         };
+        let gave_up = ended.is_none();
         let result = match ended {
             Some(Ok(mut result)) => {
                 // Whoever stopped it knows best why it did not complete.
@@ -216,6 +220,7 @@ impl Subagents {
         drop(place);
         drop(hold);
         Ok(OneShotResult {
+            gave_up,
             stopped,
             dispose_error: disposed.err(),
             ..result
@@ -253,6 +258,7 @@ impl Subagents {
             text: result.text,
             structured: result.structured,
             diagnostic: result.diagnostic,
+            gave_up: false,
             stopped: Vec::new(),
             dispose_error: None,
             usage: result.usage,

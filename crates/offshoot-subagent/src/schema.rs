@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use offshoot_core::text;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The most bytes that a schema may have, as JSON.
@@ -60,8 +61,23 @@ struct Compiled {
 /// assert!(schema.check(&json!({ "files": "3" })).is_err());
 /// # Ok::<(), offshoot_subagent::SchemaError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
 pub struct OutputSchema(Arc<Compiled>);
+
+impl TryFrom<Value> for OutputSchema {
+    type Error = SchemaError;
+
+    fn try_from(schema: Value) -> Result<Self, SchemaError> {
+        Self::new(schema)
+    }
+}
+
+impl From<OutputSchema> for Value {
+    fn from(schema: OutputSchema) -> Self {
+        schema.0.schema.clone()
+    }
+}
 
 impl fmt::Debug for OutputSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

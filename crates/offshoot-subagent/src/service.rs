@@ -1,6 +1,6 @@
 //! The service that owns delegation in one runtime.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
 
 use crate::activation::Activation;
 use crate::limit::TreeLimit;
-use crate::{Capabilities, Provider, StartError};
+use crate::{Capabilities, Provider, RegisterError, StartError};
 
 /// Limits and times of delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,8 @@ pub(crate) struct Inner {
     pub(crate) host: AgentHost,
     pub(crate) settings: SubagentSettings,
     pub(crate) limit: TreeLimit,
-    providers: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
+    /// In the order of registration.
+    providers: Mutex<Vec<(String, Arc<dyn Provider>)>>,
     activations: Mutex<HashMap<AgentId, Arc<Activation>>>,
     /// One cold resume at a time: two messages to one cold child must not make it resident twice.
     pub(crate) resuming: tokio::sync::Mutex<()>,
@@ -144,19 +145,49 @@ impl Subagents {
         self.0.work.get().map_or(&NoWork, AsRef::as_ref)
     }
 
-    /// Registers a provider under its name. False when the name is taken.
-    pub fn register(&self, provider: Arc<dyn Provider>) -> bool {
-        let mut providers = self
-            .0
+    fn registered(&self) -> MutexGuard<'_, Vec<(String, Arc<dyn Provider>)>> {
+        self.0
             .providers
             .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a provider under its name.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError`]; nothing has changed then.
+    pub fn register(&self, provider: Arc<dyn Provider>) -> Result<(), RegisterError> {
         let name = provider.name().to_owned();
-        if providers.contains_key(&name) {
-            return false;
+        if name.trim().is_empty() {
+            return Err(RegisterError::NoName);
         }
-        providers.insert(name, provider);
-        true
+        let mut providers = self.registered();
+        if providers.iter().any(|(taken, _)| *taken == name) {
+            return Err(RegisterError::Duplicate(name));
+        }
+        providers.push((name, provider));
+        Ok(())
+    }
+
+    /// Takes a provider out: nothing new is started with it, and its name is free. Runs that it has
+    /// started go on; its continuable children stay listed, and are resumed without it. False when
+    /// there is none of this name.
+    pub fn unregister(&self, name: &str) -> bool {
+        let taken = {
+            let mut providers = self.registered();
+            let at = providers.iter().position(|(known, _)| known == name);
+            at.map(|at| providers.remove(at))
+        };
+        // The provider is dropped here, without the lock.
+        taken.is_some()
+    }
+
+    /// The names of the providers, in the order in which they were registered.
+    #[must_use]
+    pub fn providers(&self) -> Vec<String> {
+        let providers = self.registered();
+        providers.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// The capabilities of the provider of this name.
@@ -168,14 +199,10 @@ impl Subagents {
     }
 
     pub(crate) fn provider(&self, name: &str) -> Result<Arc<dyn Provider>, StartError> {
-        let providers = self
-            .0
-            .providers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        providers
-            .get(name)
-            .cloned()
+        let providers = self.registered();
+        let known = providers.iter().find(|(known, _)| known == name);
+        known
+            .map(|(_, provider)| Arc::clone(provider))
             .ok_or_else(|| StartError::NoProvider(name.to_owned()))
     }
 

@@ -94,7 +94,7 @@ impl Subagents {
         let activation = match self.activate(parent, child.clone(), run, hold, place) {
             Ok(activation) => activation,
             Err(error) => {
-                drop(child.close(Pending::Discard));
+                child.retract().await;
                 return Err(error);
             }
         };

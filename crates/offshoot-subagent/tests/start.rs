@@ -8,12 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use offshoot_agent::{
-    AgentId, AppendError, Event, MemoryStore, OpenedSession, Pending, SessionLog, SessionStore,
-    StoreError, StoredEvent, ToolFilter,
-};
+use offshoot_agent::{AgentId, MemoryStore, Pending, SessionStore, ToolFilter};
 use offshoot_subagent::{Capabilities, ChildRequest, Mode, StartError, SubagentSettings};
-use support::{Act, Fault, Gate, Odd, World, request, soon};
+use support::{Act, Fault, Gate, Odd, Refusing, World, request, soon};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test(start_paused = true)]
@@ -258,72 +255,6 @@ async fn a_parent_that_closes_while_the_provider_prepares_gets_no_child() {
     world.close(&root).await;
 }
 
-/// A store whose logs refuse one kind of event while they are told to.
-struct Refusing {
-    inner: MemoryStore,
-    refuse: Arc<AtomicBool>,
-    kind: &'static str,
-}
-
-struct RefusingLog {
-    inner: Box<dyn SessionLog>,
-    refuse: Arc<AtomicBool>,
-    kind: &'static str,
-}
-
-impl SessionLog for RefusingLog {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
-        let named = |event: &Event| {
-            serde_json::to_value(event).unwrap()["type"].as_str() == Some(self.kind)
-        };
-        if self.refuse.load(Ordering::SeqCst) && events.iter().any(|e| named(&e.event)) {
-            let error = std::io::Error::other("the disk is full");
-            return Err(StoreError::Io {
-                place: "a log".to_owned(),
-                error,
-            }
-            .into());
-        }
-        self.inner.append(expected, events)
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        self.inner.flush()
-    }
-
-    fn abandon(self: Box<Self>) {
-        self.inner.abandon();
-    }
-}
-
-impl SessionStore for Refusing {
-    fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
-        let inner = self.inner.create(id, inherited)?;
-        let refuse = Arc::clone(&self.refuse);
-        Ok(Box::new(RefusingLog {
-            inner,
-            refuse,
-            kind: self.kind,
-        }))
-    }
-
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        self.inner.open(id)
-    }
-
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        self.inner.read(id)
-    }
-
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
-        self.inner.first(id)
-    }
-
-    fn sessions(&self) -> Result<Vec<AgentId>, StoreError> {
-        self.inner.sessions()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_start_that_cannot_be_recorded_leaves_nothing() {
     for kind in ["subagent/started", "session/start"] {
@@ -345,6 +276,23 @@ async fn a_start_that_cannot_be_recorded_leaves_nothing() {
         assert!(
             error.to_string().contains("disk is full"),
             "{kind}: {error}"
+        );
+        assert_eq!(
+            world.host.store.sessions().unwrap(),
+            [root.id().clone()],
+            "{kind}: no session is left that nobody knows of"
+        );
+        refuse.store(true, Ordering::SeqCst);
+        let run = world
+            .subagents
+            .run(request(&root, "run"), CancellationToken::new());
+        let error = run.await.unwrap_err();
+        refuse.store(false, Ordering::SeqCst);
+        assert_eq!(error.code(), "PROVIDER_FAILED", "{kind}: {error}");
+        assert_eq!(
+            world.host.store.sessions().unwrap().len(),
+            1,
+            "{kind}: of a run"
         );
         place_is_free(&world, &root).await;
         // Nothing is left that the end would have to wait for.

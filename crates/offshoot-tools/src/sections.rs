@@ -9,6 +9,9 @@ use crate::send_message::SendMessage;
 use crate::task_output::TaskOutput;
 use crate::{SubagentToolSettings, ToolsSettings};
 
+/// The most of a schema that a description shows, in bytes.
+const SCHEMA_BYTES: usize = 1024;
+
 const BASH_ORDER: i32 = 105;
 const TASKS_ORDER: i32 = 106;
 const SUBAGENT_ORDER: i32 = 110;
@@ -31,6 +34,11 @@ from the call, the receiver answers with a message of its own if it wants to.";
 pub(crate) const ONE_SHOT_GUIDANCE: &str = "Your last message is the whole result of this run: make \
 it complete in itself. The run ends with your turn, and background tasks that still run then are \
 stopped, so wait for those that you need.";
+
+/// Tells a one-shot child whose answer has a schema how it ends.
+pub(crate) const STRUCTURED_GUIDANCE: &str = "The answer that you give at the end is the whole result \
+of this run: make it complete in itself. The run ends with it, and background tasks that still run \
+then are stopped, so wait for those that you need.";
 
 /// Tells a child whom it works for: in its first message, so that nothing about a single child is in
 /// the system prompt or in the tools.
@@ -64,7 +72,14 @@ id at once and you are told when it has ended; task_output reads its answer and 
         }
         (false, _) => "The call waits for its answer.",
     };
-    format!("Delegate a task to a subagent. {context}. You get its result, not its steps. {way}")
+    let result = match &settings.output_schema {
+        None => "You get its result, not its steps.".to_owned(),
+        Some(schema) => format!(
+            "You get its result, not its steps: JSON that fits the schema {}.",
+            offshoot_core::text::one_line(&schema.schema().to_string(), SCHEMA_BYTES)
+        ),
+    };
+    format!("Delegate a task to a subagent. {context}. {result} {way}")
 }
 
 /// What a model is told about the background parameter.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_agent::ToolFilter;
-use offshoot_subagent::Mode;
+use offshoot_subagent::{Mode, OutputSchema};
 
 /// How the tools behave.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +106,9 @@ pub struct SubagentToolSettings {
     pub persona: Option<String>,
     /// Which of their parent's tools its children see.
     pub tool_filter: Option<ToolFilter>,
+    /// What the answers of its children have to be. For runs that are waited for and for background
+    /// runs of [`Mode::OneShot`]: a continuable child is refused with it.
+    pub output_schema: Option<OutputSchema>,
 }
 
 impl Default for SubagentToolSettings {
@@ -117,6 +120,7 @@ impl Default for SubagentToolSettings {
             background: true,
             persona: None,
             tool_filter: None,
+            output_schema: None,
         }
     }
 }

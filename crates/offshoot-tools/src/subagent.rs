@@ -139,7 +139,10 @@ impl SubagentTool {
             Way::Child => self
                 .can_answer(&call.agent)
                 .then(|| sections::return_guidance(&call.agent)),
-            Way::Task | Way::Foreground => Some(sections::ONE_SHOT_GUIDANCE.to_owned()),
+            Way::Task | Way::Foreground => Some(match self.settings.output_schema {
+                None => sections::ONE_SHOT_GUIDANCE.to_owned(),
+                Some(_) => sections::STRUCTURED_GUIDANCE.to_owned(),
+            }),
         };
         ChildRequest {
             parent: call.agent.clone(),
@@ -148,7 +151,7 @@ impl SubagentTool {
             prompt: prompt.to_owned(),
             persona: self.settings.persona.clone(),
             tool_filter: self.settings.tool_filter.clone(),
-            output_schema: None,
+            output_schema: self.settings.output_schema.clone(),
             generation: call.generation,
             task_id: None,
             guidance,
@@ -190,13 +193,16 @@ impl SubagentTool {
 
     async fn wait(&self, call: &ToolCall, request: ChildRequest) -> Result<ToolOutput, Refusal> {
         let result = self.subagents.run(request, call.cancel.clone()).await?;
-        let value = json!({
+        let mut value = json!({
             "kind": "foreground",
             "run_id": result.run_id.as_str(),
             "outcome": result.outcome.as_str(),
             "output": result.text,
             "usage": result.usage,
         });
+        if let Some(answer) = &result.structured {
+            value["structured"] = answer.clone();
+        }
         let answer = self.foreground_answer(&result);
         Ok(answer.with_value(value))
     }
@@ -204,7 +210,7 @@ impl SubagentTool {
     fn foreground_answer(&self, result: &OneShotResult) -> ToolOutput {
         let completed = result.outcome == Outcome::Completed && result.dispose_error.is_none();
         if completed {
-            let words = text::marked_tail(&result.text, self.max_bytes);
+            let words = text::marked_tail(&answer_of(result), self.max_bytes);
             let words = if words.is_empty() {
                 "(it left no message)".to_owned()
             } else {
@@ -220,12 +226,13 @@ impl SubagentTool {
             _ => "the subagent failed",
         };
         let diagnostic = diagnostic(result).map(|text| format!("Diagnostic: {text}"));
-        let partial = match (result.text.trim(), result.outcome) {
+        let said = answer_of(result);
+        let partial = match (said.trim(), result.outcome) {
             ("", _) => String::new(),
             (_, Outcome::Completed) => {
                 format!(
                     "Its answer:\n{}",
-                    text::marked_tail(&result.text, self.max_bytes)
+                    text::marked_tail(&answer_of(result), self.max_bytes)
                 )
             }
             _ => format!(
@@ -278,14 +285,18 @@ async fn carry(
 
 fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
     let diagnostic = diagnostic(result);
-    let output = match (result.text.trim(), result.outcome) {
+    let said = answer_of(result);
+    let output = match (said.trim(), result.outcome) {
         ("", _) => stopped_note(result),
-        (_, Outcome::Completed) => join([result.text.clone(), stopped_note(result)]),
+        (_, Outcome::Completed) => join([said.clone(), stopped_note(result)]),
         _ => join([format!("{PARTIAL}\n{}", result.text), stopped_note(result)]),
     };
     let outcome = match (result.outcome, &result.dispose_error) {
         (Outcome::Completed, None) => TaskOutcome::completed(),
-        (Outcome::Aborted, None) => TaskOutcome::killed(),
+        (Outcome::Aborted, None) => match diagnostic.filter(|_| result.gave_up) {
+            Some(why) => TaskOutcome::killed().with_detail(why),
+            None => TaskOutcome::killed(),
+        },
         (other, _) => {
             let reason = other.as_str().replace('_', "-");
             let detail = match diagnostic {
@@ -299,6 +310,14 @@ fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
         outcome
     } else {
         outcome.with_output(output)
+    }
+}
+
+/// What the run came to, as text: the structured answer where one was asked for.
+fn answer_of(result: &OneShotResult) -> String {
+    match &result.structured {
+        Some(answer) => answer.to_string(),
+        None => result.text.clone(),
     }
 }
 

@@ -137,16 +137,13 @@ impl RuntimeBuilder {
         let host = AgentHost::new(self.store, agent_settings(config));
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
-        subagents.register(Arc::new(Spawn));
-        subagents.register(Arc::new(Fork));
+        let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
         let external = external::providers(config, self.cwd.as_deref(), self.guarded);
         let routed = routed::providers(config);
-        for provider in self.providers.into_iter().chain(external).chain(routed) {
-            if !subagents.register(Arc::clone(&provider)) {
-                tracing::warn!(
-                    provider = provider.name(),
-                    "a provider of this name is registered"
-                );
+        let added = self.providers.into_iter().chain(external).chain(routed);
+        for provider in built_in.into_iter().chain(added) {
+            if let Err(error) = subagents.register(provider) {
+                tracing::warn!(%error, "a provider is left out");
             }
         }
         let toolbox = Toolbox::install(
@@ -335,6 +332,7 @@ pub(crate) fn tools_settings(
                 allow: filter.allow.clone(),
                 deny: filter.deny.clone(),
             }),
+        output_schema: entry.output_schema.clone(),
     });
     ToolsSettings {
         task_output: TaskOutputSettings {

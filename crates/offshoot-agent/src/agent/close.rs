@@ -89,7 +89,15 @@ impl Agent {
                 let _ = state.run(inner, Settle);
             }
             let _ = state.run(inner, Closed);
-            state.log.take().filter(|_| state.born)
+            let log = state.log.take().filter(|_| state.born);
+            if state.fresh && state.retracted {
+                // Only the store is asked; it is free again before the agent is not listed any more.
+                if let Some(log) = log {
+                    log.abandon();
+                }
+                return None;
+            }
+            log
         });
         self.host().agents.leave(&self);
         // What was accepted survives the process without this. A root's log is made to survive a loss

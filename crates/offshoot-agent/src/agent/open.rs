@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use offshoot_core::{Scope, ScopeClosed};
+use offshoot_core::{CloseReport, Scope, ScopeClosed};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -247,6 +247,8 @@ impl Agent {
                 log: Some(log),
                 signal: CancellationToken::new(),
                 born: false,
+                fresh,
+                retracted: false,
                 undriven: false,
                 failure: None,
                 subtree: Usage::default(),
@@ -266,7 +268,7 @@ impl Agent {
         match begun {
             Ok(()) => Ok(agent),
             Err(error) => {
-                agent.unmake(fresh);
+                agent.unmake();
                 Err(error)
             }
         }
@@ -291,16 +293,25 @@ impl Agent {
     }
 
     /// Takes back an agent that nobody came to know.
-    fn unmake(&self, fresh: bool) {
+    fn unmake(&self) {
         let log = {
             let mut state = self.lock();
             let _ = state.run(&self.0, Closed);
-            state.log.take()
+            state.log.take().filter(|_| state.fresh)
         };
-        if let Some(log) = log.filter(|_| fresh) {
+        if let Some(log) = log {
             log.abandon();
         }
         drop(self.scope().close());
+    }
+
+    /// Takes back an agent of which nobody was told: it ends, and the session that began with it is
+    /// removed. A session that was there before stays.
+    ///
+    /// Dropping the returned future does not stop the end.
+    pub fn retract(&self) -> impl Future<Output = Arc<CloseReport>> + Send + 'static + use<> {
+        self.lock().retracted = true;
+        self.close(super::Pending::Discard)
     }
 
     /// Lets the agent run: if a message that may wake waits, its turn begins at once.

@@ -50,6 +50,10 @@ pub(crate) struct State {
     pub(super) signal: CancellationToken,
     /// The session's beginning is in the log, and the agent is listed.
     pub(super) born: bool,
+    /// The session began with this agent.
+    pub(super) fresh: bool,
+    /// Its maker takes it back: a fresh session goes with it.
+    pub(super) retracted: bool,
     /// A turn was opened whose drive has not been spawned yet.
     pub(super) undriven: bool,
     pub(super) failure: Option<String>,

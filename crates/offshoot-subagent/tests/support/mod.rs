@@ -10,12 +10,14 @@
 
 mod cast;
 mod provider;
+mod store;
 mod world;
 
 use std::time::Duration;
 
 pub use cast::{Act, Cast, Gate};
 pub use provider::{Fault, Odd};
+pub use store::Refusing;
 pub use world::{FakeWork, World, request, runs_at};
 
 /// A bound on waits for something that must happen. The clock is virtual, or the wait is short.

@@ -31,8 +31,14 @@ pub enum Fault {
     SeedFails,
     SeedPanics,
     SeedPanicsAtOnce,
+    ResultAndDisposeFail,
     /// The result never comes, whatever is cancelled, until the gate opens.
     Deaf,
+    /// The start never comes, whatever is cancelled.
+    DeafStart,
+    /// The disposal never ends.
+    NeverDisposed,
+    DeafAndNeverDisposed,
 }
 
 #[derive(Clone, Default)]
@@ -96,6 +102,9 @@ impl Provider for Odd {
                 () = self.ready() => {}
             }
             assert_ne!(self.fault, Fault::StartPanics, "start panicked");
+            if self.fault == Fault::DeafStart {
+                std::future::pending::<()>().await;
+            }
             if self.fault == Fault::StartFails {
                 return Err(ProviderError::new("no such program"));
             }
@@ -141,7 +150,7 @@ impl Run for OddRun {
         assert_ne!(fault, Fault::ResultPanicsAtOnce, "result panicked at once");
         Box::pin(async move {
             assert_ne!(fault, Fault::ResultPanics, "result panicked");
-            if fault == Fault::ResultFails {
+            if matches!(fault, Fault::ResultFails | Fault::ResultAndDisposeFail) {
                 return Err(ProviderError::new("the connection was lost"));
             }
             let ready = async {
@@ -149,10 +158,11 @@ impl Run for OddRun {
                     gate.opened().await;
                 }
             };
+            let deaf = matches!(fault, Fault::Deaf | Fault::DeafAndNeverDisposed);
             let outcome = tokio::select! {
                 biased;
                 () = ready => Outcome::Completed,
-                () = self.cancel.cancelled(), if fault != Fault::Deaf => Outcome::Aborted,
+                () = self.cancel.cancelled(), if !deaf => Outcome::Aborted,
             };
             let usage = TreeUsage {
                 input: 1,
@@ -178,7 +188,10 @@ impl Run for OddRun {
             }
             assert_ne!(fault, Fault::DisposePanics, "dispose panicked");
             match fault {
-                Fault::DisposeFails => Err(ProviderError::new("it would not go")),
+                Fault::NeverDisposed | Fault::DeafAndNeverDisposed => std::future::pending().await,
+                Fault::DisposeFails | Fault::ResultAndDisposeFail => {
+                    Err(ProviderError::new("it would not go"))
+                }
                 _ => Ok(()),
             }
         })

@@ -85,8 +85,8 @@ impl World {
     ) -> Self {
         let host = AgentHost::new(store, agents);
         let subagents = Subagents::new(host.clone(), settings);
-        assert!(subagents.register(Arc::new(Spawn)));
-        assert!(subagents.register(Arc::new(Fork)));
+        subagents.register(Arc::new(Spawn)).unwrap();
+        subagents.register(Arc::new(Fork)).unwrap();
         let work = Arc::new(FakeWork::default());
         subagents.set_live_work(Arc::clone(&work) as Arc<dyn LiveWork>);
         let events: Arc<Mutex<Vec<EventRecord>>> = Arc::default();
@@ -105,7 +105,7 @@ impl World {
     }
 
     pub fn odd(&self, odd: &Odd) {
-        assert!(self.subagents.register(Arc::new(odd.clone())));
+        self.subagents.register(Arc::new(odd.clone())).unwrap();
     }
 
     pub fn kit(&self) -> AgentKit {

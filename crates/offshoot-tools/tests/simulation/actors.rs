@@ -226,8 +226,8 @@ impl Tree {
                 ..SubagentSettings::default()
             },
         );
-        subagents.register(Arc::new(Spawn));
-        subagents.register(Arc::new(Fork));
+        subagents.register(Arc::new(Spawn)).unwrap();
+        subagents.register(Arc::new(Fork)).unwrap();
         let tool = |tool_name: &str, provider: &str, mode| SubagentToolSettings {
             tool_name: tool_name.to_owned(),
             provider: provider.to_owned(),

@@ -102,10 +102,10 @@ impl World {
         let host = AgentHost::new(store, setup.agents);
         let tasks = TaskRegistry::new(setup.tasks);
         let subagents = Subagents::new(host.clone(), setup.subagents);
-        subagents.register(Arc::new(Spawn));
-        subagents.register(Arc::new(Fork));
+        subagents.register(Arc::new(Spawn)).unwrap();
+        subagents.register(Arc::new(Fork)).unwrap();
         if let Some(provider) = setup.provider {
-            assert!(subagents.register(provider));
+            subagents.register(provider).unwrap();
         }
         let toolbox = Toolbox::install(&tasks, &subagents, setup.tools);
         let kit = AgentKit {

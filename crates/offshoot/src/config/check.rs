@@ -57,6 +57,7 @@ pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault>
             return Err(Fault::contradiction(vec![key], what));
         }
         provider(entry, &providers, &place)?;
+        output_schema(entry, &place)?;
     }
     let own_tools = own_tools.iter().map(String::as_str);
     let tools: BTreeSet<&str> = tools.into_keys().chain(own_tools).collect();
@@ -260,7 +261,23 @@ fn external(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
             format!("`{name}` is another program with tools of its own, which cannot be filtered");
         return fault("tool_filter", what);
     }
+    if entry.output_schema.is_some() {
+        let what = format!("`{name}` is another program and takes no output_schema");
+        return fault("output_schema", what);
+    }
     Ok(())
+}
+
+/// A structured answer is that of a run that ends with its turn.
+fn output_schema(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
+    let continues =
+        entry.enable_run_in_background && entry.background_mode == BackgroundMode::Continuable;
+    if entry.output_schema.is_none() || !continues {
+        return Ok(());
+    }
+    let keys = ["output_schema", "background_mode"].map(|key| format!("{place}.{key}"));
+    let what = "a continuable child has no one answer for output_schema: expected background_mode = \"one-shot\"";
+    Err(Fault::contradiction(keys.into(), what))
 }
 
 fn tool_filter(filter: &ToolFilter, place: &str) -> Result<(), Fault> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use offshoot_subagent::OutputSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Config;
@@ -35,6 +36,10 @@ pub struct SubagentConfig {
     /// Which inherited tools the children see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_filter: Option<ToolFilter>,
+    /// What the answers of the children have to be: a JSON schema of an object, as a table, or the
+    /// path of a JSON file that has it. Not for continuable children.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<OutputSchema>,
 }
 
 impl Default for SubagentConfig {
@@ -48,6 +53,7 @@ impl Default for SubagentConfig {
             base_url: None,
             persona: None,
             tool_filter: None,
+            output_schema: None,
         }
     }
 }

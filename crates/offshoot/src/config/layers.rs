@@ -181,7 +181,31 @@ impl ConfigLayers {
                 }
             }
         }
+        self.read_schemas(&mut value)?;
         Ok(value)
+    }
+
+    /// Puts the schemas that are named by a file where the names are.
+    fn read_schemas(&self, value: &mut Value) -> Result<(), ConfigError> {
+        let entries = value.get_mut("subagent").and_then(Value::as_array_mut);
+        for (i, entry) in entries.into_iter().flatten().enumerate() {
+            let Some(schema) = entry.get_mut("output_schema") else {
+                continue;
+            };
+            let Some(path) = schema.as_str() else {
+                continue;
+            };
+            let key = [format!("subagent[{i}].output_schema")];
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let what = format!("the schema file {path} cannot be read: {error}");
+                self.error(ConfigErrorKind::Read, &key, &what)
+            })?;
+            *schema = serde_json::from_str(&text).map_err(|error| {
+                let what = format!("the schema file {path} is not JSON: {error}");
+                self.error(ConfigErrorKind::Syntax, &key, &what)
+            })?;
+        }
+        Ok(())
     }
 
     /// A fault of these keys: it is at the one that the latest source with any of them says.

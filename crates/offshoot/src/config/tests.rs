@@ -135,6 +135,29 @@ fn tools_and_providers_are_read() {
 }
 
 #[test]
+fn a_schema_is_a_table_or_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("answer.json");
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    std::fs::write(&path, schema.to_string()).expect("a file");
+    let path = path.display();
+    let table = "{ type = \"object\", properties = { n = { type = \"integer\" } } }";
+    for value in [table.to_owned(), format!("'{path}'")] {
+        let text = format!("[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = {value}");
+        let config = toml(&text).expect("a good file");
+        let read = config.subagent[0].output_schema.as_ref();
+        assert_eq!(read.map(|it| it.schema()), Some(&schema), "{value}");
+    }
+    std::fs::write(folder.path().join("answer.json"), "{").expect("a file");
+    let text = format!("[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = '{path}'");
+    let error = toml(&text).expect_err("not JSON");
+    assert_eq!(
+        (error.code(), error.key()),
+        ("CONFIG_SYNTAX", "subagent[0].output_schema")
+    );
+}
+
+#[test]
 fn a_configuration_survives_being_written() {
     for config in [Config::default(), toml(CHILDREN).expect("a good file")] {
         let value = serde_json::to_value(&config).expect("JSON");
@@ -242,6 +265,13 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"continuable\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\npersona = \"x\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\ntool_filter = { deny = [\"bash\"] }",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\noutput_schema = { type = \"object\" }",
+        "[[subagent]]\noutput_schema = { type = \"object\" }",
+        "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = { type = \"array\" }",
+        "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = { type = \"object\", properties = { a = { type = \"strin\" } } }",
+        "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = { type = \"object\", properties = { a = { \"$ref\" = \"a.json\" } } }",
+        "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = \"no/such/schema.json\"",
+        "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = 5",
     ];
     let table: Vec<String> = faults
         .iter()
