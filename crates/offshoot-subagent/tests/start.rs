@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use offshoot_agent::{AgentId, MemoryStore, Pending, SessionStore, ToolFilter};
+use offshoot_agent::{MemoryStore, Pending, ToolFilter};
 use offshoot_subagent::{Capabilities, ChildRequest, Mode, StartError, SubagentSettings};
 use support::{Act, Fault, Gate, Odd, Refusing, World, request, soon};
 use tokio_util::sync::CancellationToken;
