@@ -41,7 +41,9 @@ impl World {
     pub fn of(settings: AcpSettings) -> Self {
         let host = AgentHost::new(Arc::new(MemoryStore::default()), AgentSettings::default());
         let subagents = Subagents::new(host.clone(), SubagentSettings::default());
-        assert!(subagents.register(Arc::new(AcpProvider::new(settings))));
+        subagents
+            .register(Arc::new(AcpProvider::new(settings)))
+            .unwrap();
         let kit = AgentKit {
             driver: Arc::new(Idle),
             tools: ToolSet::new([]),
