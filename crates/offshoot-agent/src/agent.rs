@@ -8,6 +8,7 @@ mod drive;
 mod open;
 mod state;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -22,8 +23,8 @@ use crate::event::Shared;
 use crate::machine::Record;
 use crate::sync;
 use crate::{
-    AgentId, AgentRegistry, AppendError, Event, EventHub, Projection, Prompt, SessionStore,
-    StoredEvent, Subscription, ToolSet, TurnDriver, Usage,
+    AgentId, AgentRegistry, AppendError, Event, EventHub, Flushed, Projection, Prompt,
+    SessionStore, StoreError, StoredEvent, Subscription, ToolSet, TurnDriver, Usage,
 };
 use state::{Inner, State};
 
@@ -90,6 +91,10 @@ pub struct AgentSettings {
     pub inbox_capacity: usize,
     /// How many events are kept for a subscriber that does not take them. Default 4 096.
     pub event_buffer: NonZeroUsize,
+    /// Whether an agent that goes on with a stored session begins with what waits in it and may wake.
+    /// Otherwise, and whatever it is told of its last process, it waits for the next message of a
+    /// user or an agent. Default true.
+    pub auto_wake: bool,
 }
 
 /// Events that are kept for a subscriber, unless the settings say otherwise.
@@ -104,6 +109,7 @@ impl Default for AgentSettings {
             cancel_grace: Duration::from_secs(5),
             inbox_capacity: 10_000,
             event_buffer: EVENT_BUFFER,
+            auto_wake: true,
         }
     }
 }
@@ -140,6 +146,10 @@ pub struct AgentHost {
     pub clock: Arc<dyn WallClock>,
     /// Limits and times.
     pub settings: Arc<AgentSettings>,
+    /// The types of events of crates above that a stored session may hold, when the program knows
+    /// them all: a session with another one, not marked as ignorable, is not gone on with, since what
+    /// it means would be lost, and no other one is recorded. Without it every type is taken as known.
+    pub event_types: Option<Arc<BTreeSet<String>>>,
 }
 
 impl AgentHost {
@@ -152,6 +162,7 @@ impl AgentHost {
             agents: AgentRegistry::default(),
             clock: Arc::new(offshoot_core::SystemClock),
             settings: Arc::new(settings),
+            event_types: None,
         }
     }
 }
@@ -161,6 +172,12 @@ impl AgentHost {
     /// it is bounded by [`AgentSettings::event_buffer`].
     pub fn subscribe(&self) -> Subscription {
         self.hub.subscribe(self.settings.event_buffer)
+    }
+
+    /// Whether a stored event of a crate above is one that this program understands, or need not.
+    pub(crate) fn knows(&self, extension: &crate::Extension) -> bool {
+        let known = self.event_types.as_ref();
+        known.is_none_or(|known| known.contains(&extension.kind)) || extension.is_ignorable()
     }
 
     /// Appends events to a session that no agent is resident for, as `change` makes them from what
@@ -175,8 +192,7 @@ impl AgentHost {
         id: &AgentId,
         change: impl FnOnce(&Projection) -> Vec<Event>,
     ) -> Result<usize, AppendError> {
-        let mut opened = self.store.open(id)?;
-        let mut projection = Projection::of(&opened.events);
+        let (mut opened, mut projection) = open::folded(self, id)?;
         let first = projection.next_seq();
         let time = self.clock.now();
         let store = |seq, events: Vec<Event>| -> Vec<Shared> {
@@ -350,6 +366,21 @@ impl Agent {
         let mut total = own;
         total += state.subtree;
         (own, total)
+    }
+
+    /// Makes everything that was accepted up to now survive a loss of power, and returns when it does:
+    /// it blocks as long as the disk takes. Says whether it does; a log in memory cannot.
+    ///
+    /// The death of the process needs no flush: what was accepted survives it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] of the medium, or [`StoreError::NotFound`] after the agent has closed.
+    pub fn flush(&self) -> Result<Flushed, StoreError> {
+        let mut state = self.lock();
+        let log = state.log.as_mut();
+        let log = log.ok_or_else(|| StoreError::NotFound(self.0.id.clone()))?;
+        log.flush()
     }
 
     /// Adds what an agent below and its subtree used.

@@ -8,9 +8,10 @@ use offshoot_core::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AgentId, CallId, Message, MessageId, Target};
+use crate::{AgentId, CallId, Message, MessageId, StoreError, Target};
 
-pub(crate) use storable::{OWN_TYPES, check};
+use storable::{Misread, misread};
+pub(crate) use storable::{check, is_of_this_crate};
 
 /// How a session came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,12 +205,29 @@ impl Extension {
         }
     }
 
+    /// Marks the event as one that nothing depends on: a program that does not know its type passes it
+    /// over instead of refusing the session, and so does everyone who goes on with the session. It
+    /// stays in the log and in the stream of events.
+    #[must_use]
+    pub fn ignorable(self) -> Self {
+        self.with(IGNORABLE, true)
+    }
+
+    /// Whether nothing depends on the event.
+    #[must_use]
+    pub fn is_ignorable(&self) -> bool {
+        self.fields.get(IGNORABLE) == Some(&Value::Bool(true))
+    }
+
     /// A field that is text.
     #[must_use]
     pub fn field(&self, key: &str) -> Option<&str> {
         self.fields.get(key).and_then(Value::as_str)
     }
 }
+
+/// The field of an event that nothing depends on.
+const IGNORABLE: &str = "ignorable";
 
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -345,6 +363,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// The agent was stopped while no turn ran that says so with its end: until the next message of
+    /// whoever stopped it, notices are quiet.
+    #[serde(rename = "agent/stopped")]
+    AgentStopped {
+        /// Who stopped it.
+        cause: String,
+    },
     /// The agent's status changed. Live only: never in a log.
     #[serde(rename = "agent/status")]
     AgentStatus {
@@ -379,6 +404,47 @@ pub struct StoredEvent {
     pub time: Timestamp,
     /// What happened.
     pub event: Event,
+}
+
+impl StoredEvent {
+    /// Reads an event as [`to_json`](Self::to_json) writes it. `place` is for errors: where it stands.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`] for what is not an event, and [`StoreError::UnknownEvent`] for one that
+    /// only a newer version of this crate understands.
+    pub fn from_json(json: &[u8], place: impl FnOnce() -> String) -> Result<Self, StoreError> {
+        let what = match serde_json::from_slice::<Self>(json) {
+            Err(error) => format!("expected an event: {error}"),
+            Ok(stored) => match (misread(&stored.event), &stored.event) {
+                (Some(Misread::Unknown), Event::Extension(extension)) => {
+                    return Err(StoreError::UnknownEvent {
+                        place: place(),
+                        kind: extension.kind.clone(),
+                    });
+                }
+                (Some(Misread::Incomplete), Event::Extension(extension)) => {
+                    format!("a {} event without its fields", extension.kind)
+                }
+                _ => return Ok(stored),
+            },
+        };
+        let place = place();
+        Err(StoreError::Corrupt { place, what })
+    }
+
+    /// When it was committed, as in the log: `2026-01-01T00:00:00.000Z`.
+    #[must_use]
+    pub fn time_text(&self) -> String {
+        rfc3339::to_text(self.time)
+    }
+
+    /// The event as one JSON object without line ends, added to `json`.
+    pub fn to_json(&self, json: &mut Vec<u8>) {
+        // Writing to memory does not fail, and an event has no keys that are not texts.
+        let written = serde_json::to_writer(json, self);
+        debug_assert!(written.is_ok(), "an event is always JSON");
+    }
 }
 
 /// A committed event, shared by the log, the hub and the projection.

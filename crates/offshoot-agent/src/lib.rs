@@ -31,9 +31,14 @@ mod message;
 mod projection;
 mod prompt;
 mod registry;
-mod store;
+pub mod store;
 mod sync;
 mod tool;
+
+/// The examples of a document of the repository, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sessions.md")]
+struct SessionsDocument;
 
 pub use agent::{
     Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered, OpenError,
@@ -52,6 +57,7 @@ pub use projection::{ActivationFacts, HistoryItem, OUTCOME_UNKNOWN, OpenTurn, Pr
 pub use prompt::{Prompt, PromptSection};
 pub use registry::AgentRegistry;
 pub use store::{
-    AppendError, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
+    AppendError, Flushed, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore,
+    StoreError, SyncPolicy, Visit,
 };
 pub use tool::{Deadline, FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};

@@ -109,6 +109,8 @@ enum Change {
     Latch(MessageId),
     /// Another message took the place of one that may be latched.
     Relatch { from: MessageId, to: MessageId },
+    /// Somebody asked for work before the agent was started.
+    Asked,
 }
 
 /// The turn that runs.
@@ -152,6 +154,8 @@ pub struct Machine {
     closing: Option<Pending>,
     cut_short: bool,
     closed: bool,
+    /// A waking message of a user or an agent was accepted before [`Start`].
+    asked: bool,
 }
 
 impl Machine {
@@ -166,6 +170,7 @@ impl Machine {
             closing: None,
             cut_short: false,
             closed: false,
+            asked: false,
         }
     }
 
@@ -182,6 +187,7 @@ impl Machine {
         }
         match then.0 {
             Change::Nothing => {}
+            Change::Asked => self.asked = true,
             Change::Open => self.phase = Phase::Running(Running::default()),
             Change::Latch(id) => {
                 if let Some(running) = self.running() {

@@ -12,6 +12,9 @@ use crate::{
     Message, MessageId, SessionStart, ToolResultRecord, TurnEndReason, Usage,
 };
 
+/// The source and the cause that a human is.
+const USER: &str = "user";
+
 /// The code of the result of a call that was running when its process died.
 pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
 
@@ -237,10 +240,13 @@ impl Projection {
                 self.facts.dropped = false;
                 self.interrupted = *reason == TurnEndReason::Interrupted;
                 if *reason == TurnEndReason::Aborted {
-                    self.stopped_by_user |= cause.as_deref() == Some("user");
+                    self.stopped_by_user |= cause.as_deref() == Some(USER);
                 }
             }
+            Event::AgentStopped { cause } => self.stopped_by_user |= cause == USER,
             Event::AgentStatus { .. } => {}
+            // Nothing depends on what is ignorable, and nothing of it is kept.
+            Event::Extension(extension) if extension.is_ignorable() => {}
             Event::Extension(_) => self.extensions.push(Shared::clone(stored)),
         }
     }
@@ -248,7 +254,7 @@ impl Projection {
     /// A message of this kind of source was accepted, or left the inbox to be read. A user's word,
     /// new or kept from before a stop, ends the stop: the agent works for the user again.
     fn heard(&mut self, kind: &str) {
-        self.stopped_by_user &= kind != "user";
+        self.stopped_by_user &= kind != USER;
     }
 
     /// A user stopped the agent: known at once, while the log tells it with the end of the turn.
@@ -273,6 +279,11 @@ impl Projection {
         if !(message.text.is_empty() && message.calls.is_empty()) {
             self.history.push(HistoryItem::Assistant(message.clone()));
         }
+    }
+
+    /// The log holds as many events, though the last of them were not shown.
+    pub(crate) fn skip_to(&mut self, next_seq: u64) {
+        self.next_seq = self.next_seq.max(next_seq);
     }
 
     /// Folds a whole log.

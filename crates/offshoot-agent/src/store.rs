@@ -3,15 +3,17 @@
 //! A store keeps one append-only log a session. Appending names the sequence that it expects, so
 //! that a second writer loses with a typed conflict instead of mixing its events in.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod jsonl;
 mod memory;
 
-pub use jsonl::JsonlStore;
+pub use jsonl::{JsonlStore, SyncPolicy};
 pub use memory::MemoryStore;
 
 use std::sync::Arc;
 
-use crate::{AgentId, StoredEvent};
+use crate::{AgentId, Projection, StoredEvent};
 
 /// A store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,15 @@ pub enum StoreError {
         /// What was expected, and what is there.
         what: String,
     },
+    /// A log holds an event that only a newer version understands, and that is not marked as one
+    /// that may be passed over.
+    #[error("{place}: an event of the unknown type {kind}: a newer version wrote this session")]
+    UnknownEvent {
+        /// File and line, or session and number.
+        place: String,
+        /// Its type.
+        kind: String,
+    },
     /// The medium failed.
     #[error("{place}: {error}")]
     Io {
@@ -54,6 +65,7 @@ impl StoreError {
             Self::Exists(_) => "SESSION_EXISTS",
             Self::Locked(_) => "SESSION_LOCKED",
             Self::Corrupt { .. } => "SESSION_CORRUPT",
+            Self::UnknownEvent { .. } => "UNKNOWN_EVENT",
             Self::Io { .. } => "STORE_IO",
         }
     }
@@ -79,12 +91,16 @@ pub enum AppendError {
     Store(#[from] StoreError),
 }
 
+/// What is called with each event of a log, in order. It keeps what it needs: a log is read as a
+/// stream, and may be far larger than what it comes to.
+pub type Visit<'a> = &'a mut dyn FnMut(&Arc<StoredEvent>);
+
 /// A session that was opened to go on with it.
 pub struct OpenedSession {
     /// The log, to append to.
     pub log: Box<dyn SessionLog>,
-    /// Everything that it holds.
-    pub events: Vec<Arc<StoredEvent>>,
+    /// The `seq` of the next event: how many the log holds.
+    pub next_seq: u64,
     /// How many bytes of a torn last line were cut off.
     pub torn_bytes: u64,
 }
@@ -92,10 +108,19 @@ pub struct OpenedSession {
 impl std::fmt::Debug for OpenedSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenedSession")
-            .field("events", &self.events.len())
+            .field("next_seq", &self.next_seq)
             .field("torn_bytes", &self.torn_bytes)
             .finish_non_exhaustive()
     }
+}
+
+/// What a flush came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Everything that was appended survives a loss of power.
+    Durable,
+    /// The log lives in memory: it ends with the process.
+    Volatile,
 }
 
 /// The one writer of one session. Dropping it lets another one open the session.
@@ -111,12 +136,23 @@ pub trait SessionLog: Send {
     /// [`AppendError::Conflict`] when the log does not end at `expected`; otherwise the medium's.
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError>;
 
-    /// Makes everything appended survive a loss of power.
+    /// Makes everything appended survive a loss of power, and returns when it does. Says whether it
+    /// does: a log in memory cannot.
+    ///
+    /// # Errors
+    ///
+    /// The medium's. Nothing is known then of what was appended since the last flush that succeeded.
+    fn flush(&mut self) -> Result<Flushed, StoreError>;
+
+    /// The root agent of a tree, which wrote this log, has ended in order: a store that promises to
+    /// keep what was written up to here through a loss of power does so now. By default nothing.
     ///
     /// # Errors
     ///
     /// The medium's.
-    fn flush(&mut self) -> Result<(), StoreError>;
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Takes back a session that this writer created and that nobody came to know: its id is free
     /// again. The default lets go and leaves an empty session.
@@ -127,7 +163,8 @@ pub trait SessionLog: Send {
 ///
 /// # Implementing
 ///
-/// Operations may block on local media. `create` and `open` refuse a session that has a writer.
+/// Operations may block on local media. `create` and `open` refuse a session that has a writer. The
+/// feature `conformance` has a kit that a store is tested with.
 pub trait SessionStore: Send + Sync + 'static {
     /// Makes a session with an empty log, whose first `inherited` events will be another session's.
     ///
@@ -136,19 +173,46 @@ pub trait SessionStore: Send + Sync + 'static {
     /// [`StoreError::Exists`], or the medium's.
     fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError>;
 
-    /// Opens a session to go on with it. A torn last line is cut off and reported.
+    /// Opens a session to go on with it, and shows `visit` what it holds. A torn last line is cut off
+    /// and reported. [Ignorable](crate::Extension::is_ignorable) events need not be shown: nothing
+    /// depends on them.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotFound`], [`StoreError::Locked`], [`StoreError::Corrupt`], or the medium's.
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError>;
+    /// [`StoreError::NotFound`], [`StoreError::Locked`], [`StoreError::Corrupt`],
+    /// [`StoreError::UnknownEvent`], or the medium's. `visit` may have seen a part of the log then;
+    /// the log is as it was.
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError>;
 
-    /// Reads a session without becoming its writer. A torn last line is left out.
+    /// Shows `visit` every event of a session, without becoming its writer. A torn last line is left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotFound`], [`StoreError::Corrupt`], or the medium's.
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError>;
+    /// As [`open`](Self::open), but for [`StoreError::Locked`].
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError>;
+
+    /// All events of a session, at once: as large as its log.
+    ///
+    /// # Errors
+    ///
+    /// As [`scan`](Self::scan).
+    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+        let mut events = Vec::new();
+        self.scan(id, &mut |event| events.push(Arc::clone(event)))?;
+        Ok(events)
+    }
+
+    /// The state that a session's log describes.
+    ///
+    /// # Errors
+    ///
+    /// As [`scan`](Self::scan).
+    fn project(&self, id: &AgentId) -> Result<Projection, StoreError> {
+        let mut projection = Projection::default();
+        self.scan(id, &mut |event| projection.apply(event))?;
+        Ok(projection)
+    }
 
     /// The first event of a session's own: enough to know what it is.
     ///

@@ -41,7 +41,8 @@ async fn a_cancel_of_an_idle_agent_discards_what_is_parked() {
     assert!(!agent.cancel(CancelCause::User, Pending::Discard));
     assert_eq!(
         world.trace(&agent)[2..],
-        ["discard a user", "discard b user"]
+        ["discard a user", "discard b user", "stopped by user"],
+        "a second stop says nothing new"
     );
     world.finish(agent).await;
 }

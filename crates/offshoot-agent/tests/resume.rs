@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_agent::{
-    Agent, AgentId, AgentSpec, CancelCause, Event, Extension, JsonlStore, OpenError, Pending,
-    Placement, Projection, SessionStore, StoreError, StoredEvent,
+    Agent, AgentId, AgentSettings, AgentSpec, CancelCause, Event, Extension, Flushed, JsonlStore,
+    OpenError, Pending, Placement, Projection, SessionStore, StoreError, StoredEvent,
 };
 use support::{Fate, Manner, World, from_agent, notice, soon, user};
 
@@ -326,6 +326,145 @@ async fn a_users_stop_survives_a_restart() {
     world.finish(agent).await;
 }
 
+/// A stop of an idle agent is a stop as well, until the user's next message, and no restart ends it.
+#[tokio::test(start_paused = true)]
+async fn a_users_stop_of_an_idle_agent_survives_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::in_folder(folder.path());
+    let spec = AgentSpec {
+        id: Some(session()),
+        ..world.spec()
+    };
+    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    agent.start();
+    assert!(!agent.cancel(CancelCause::User, Pending::Keep));
+    let log = world.log(&agent);
+    let stop = &log.last().expect("an event").event;
+    assert!(matches!(stop, Event::AgentStopped { cause } if cause == "user"));
+    world.finish(agent).await;
+    let mut world = World::in_folder(folder.path());
+    let agent = resumed(&world);
+    agent.start();
+    let parked = agent.notify(notice("n", 1), true).expect("accepted");
+    assert_eq!(parked.placement, Placement::Parked);
+    agent.followup(user("again")).expect("accepted");
+    let step = world.stage.next().await;
+    assert_eq!(step.read(), ["n", "again"]);
+    step.complete();
+    support::soon("idle", agent.idle()).await;
+    let woken = agent.notify(notice("n2", 1), true).expect("accepted");
+    assert_eq!(woken.placement, Placement::TurnStarted);
+    world.stage.next().await.complete();
+    support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+fn resumed(world: &World) -> Agent {
+    let extra = Default::default();
+    Agent::resume(&world.host, None, &session(), extra, world.kit()).expect("the session")
+}
+
+/// Without `auto_wake` a resumed agent waits to be asked, whatever waits and whatever it is told.
+#[tokio::test(start_paused = true)]
+async fn without_auto_wake_a_resumed_agent_waits_to_be_asked() {
+    for asked_before_the_start in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let world = World::in_folder(folder.path());
+        let spec = AgentSpec {
+            id: Some(session()),
+            ..world.spec()
+        };
+        let agent = Agent::create(&world.host, None, spec).expect("an agent");
+        agent.followup(user("kept")).expect("accepted");
+        world.finish(agent).await;
+
+        let mut world = World::in_folder(folder.path());
+        world.host.settings = Arc::new(AgentSettings {
+            auto_wake: false,
+            ..AgentSettings::default()
+        });
+        let agent = resumed(&world);
+        agent.notify(notice("lost", 1), true).expect("accepted");
+        if asked_before_the_start {
+            agent.steer(from_agent("go-on")).expect("accepted");
+            agent.start();
+        } else {
+            agent.start();
+            assert!(agent.is_at_rest(), "nothing runs by itself");
+            let asked = agent.steer(from_agent("go-on")).expect("accepted");
+            assert_eq!(asked.placement, Placement::TurnStarted);
+        }
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), ["lost", "go-on", "kept"]);
+        step.complete();
+        support::soon("idle", agent.idle()).await;
+        world.finish(agent).await;
+    }
+}
+
+/// A256: a flush returns when everything accepted survives a loss of power, and says when nothing can.
+#[tokio::test(start_paused = true)]
+async fn a_flush_says_whether_what_was_accepted_is_durable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (world, flushed) in [
+        (World::in_folder(folder.path()), Flushed::Durable),
+        (World::new(), Flushed::Volatile),
+    ] {
+        let agent = world.agent();
+        agent.inject(user("a")).expect("accepted");
+        assert_eq!(agent.flush().expect("a flush"), flushed);
+        agent.clone().close(Pending::Keep).await;
+        let error = agent.flush().expect_err("it has no log any more");
+        assert_eq!(error.code(), "SESSION_NOT_FOUND");
+    }
+}
+
+/// A program that knows its vocabulary does not go on with a session that says more.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_program_does_not_know_is_refused_unless_it_is_ignorable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut world = World::in_folder(folder.path());
+    let spec = AgentSpec {
+        id: Some(session()),
+        ..world.spec()
+    };
+    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    agent.record(Extension::new("a/known")).expect("recorded");
+    let seen = Extension::new("b/seen").ignorable();
+    agent.record(seen).expect("recorded");
+    world.finish(agent).await;
+    let known = |kinds: &[&str]| {
+        let kinds = kinds.iter().map(|kind| (*kind).to_owned());
+        Some(Arc::new(kinds.collect()))
+    };
+    world.host.event_types = known(&["a/known"]);
+    let agent = resumed(&world);
+    assert_eq!(
+        agent.with_projection(|p| p.extensions().count()),
+        1,
+        "what is ignorable is in the log alone"
+    );
+    world.finish(agent).await;
+    let before = std::fs::read(file(folder.path())).expect("the log");
+    let mut world = World::in_folder(folder.path());
+    world.host.event_types = known(&["a/other"]);
+    let kit = world.kit();
+    let refused = Agent::resume(&world.host, None, &session(), Default::default(), kit);
+    let error = refused.expect_err("an unknown event");
+    let OpenError::Store(error) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(error.code(), "UNKNOWN_EVENT");
+    assert_eq!(
+        error.to_string(),
+        "session s, event 1: an event of the unknown type a/known: a newer version wrote this session"
+    );
+    assert_eq!(std::fs::read(file(folder.path())).expect("the log"), before);
+    world.host.event_types = None;
+    let agent = resumed(&world);
+    world.finish(agent).await;
+}
+
 /// An interrupt after a user's stop does not end the stop.
 #[tokio::test(start_paused = true)]
 async fn the_fold_and_the_agent_agree_on_a_users_stop() {
@@ -422,7 +561,8 @@ fn a_log_that_lacks_its_beginning_is_corrupt() {
     let mut lines: Vec<_> = text.lines().collect();
     lines.remove(1);
     std::fs::write(file(folder.path()), lines.join("\n") + "\n").expect("a damaged log");
-    let error = store.open(&session()).expect_err("corrupt").to_string();
+    let error = store.open(&session(), &mut |_| {});
+    let error = error.expect_err("corrupt").to_string();
     assert!(
         error.ends_with("s.jsonl:2: expected seq 0, found 1"),
         "{error}"

@@ -28,7 +28,7 @@ use crate::{output, setup};
 pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
     let (config, model) = model(&args)?;
     let store = match &args.store {
-        Some(folder) => Some(setup::store(folder)? as Arc<dyn SessionStore>),
+        Some(folder) => Some(setup::store(folder, config.sessions.sync)? as Arc<dyn SessionStore>),
         None => None,
     };
     let spill = SpillFolder::of_this_process();

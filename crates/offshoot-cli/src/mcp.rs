@@ -41,6 +41,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let way = way(&args)?;
     let (mut config, model) = model(&args)?;
     config.tasks.teardown_grace_ms = config.tasks.teardown_grace_ms.min(TEARDOWN_MS);
+    let sync = config.sessions.sync;
     let spill = SpillFolder::of_this_process();
     let mut builder = Runtime::builder(config)
         .guard_commands()
@@ -51,7 +52,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let resume = args.resume.as_deref().map(session_id).transpose()?;
     match (&args.store, &resume, &way) {
         (Some(folder), resume, way) => {
-            let store = setup::store(folder)?;
+            let store = setup::store(folder, sync)?;
             if let Some(id) = resume {
                 check_root(store.as_ref(), id)?;
                 if matches!(way, Way::Http(..)) {

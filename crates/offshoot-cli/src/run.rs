@@ -102,7 +102,7 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
     }
     let cwd = setup::cwd(args.cwd.as_deref())?;
     let store = match &args.store {
-        Some(folder) => Some(setup::store(folder)? as Arc<dyn SessionStore>),
+        Some(folder) => Some(setup::store(folder, config.sessions.sync)? as Arc<dyn SessionStore>),
         None => None,
     };
     if let (Some(id), Some(store)) = (&resume, &store) {

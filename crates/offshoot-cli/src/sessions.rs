@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot::agent::{
@@ -35,6 +34,10 @@ struct Session {
     status: &'static str,
     turns: u64,
     usage: TreeUsage,
+    /// When its last event was committed.
+    last_activity: Option<String>,
+    /// How large its log is.
+    bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// What is cut off when the session is resumed.
@@ -56,11 +59,13 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
         .into_iter()
         .map(|id| {
             let is_open = open.contains(&id);
-            let file = args.store.join(format!("{id}.jsonl"));
+            let sizes = store.size(&id);
             let mut session = read(&store, id, is_open);
-            if !is_open && session.error.is_none() {
+            if let Ok((bytes, torn)) = sizes {
+                session.bytes = bytes;
                 // Who has it open may be in the middle of a line.
-                session.torn_bytes = torn_bytes(&file).ok().filter(|torn| *torn > 0);
+                let is_torn = torn > 0 && !is_open && session.error.is_none();
+                session.torn_bytes = is_torn.then_some(torn);
             }
             session
         })
@@ -74,33 +79,44 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a listing says of a log, gathered while it is read.
+#[derive(Default)]
+struct Reading {
+    projection: Projection,
+    turns: u64,
+    end: Option<TurnEndReason>,
+    last: Option<Arc<StoredEvent>>,
+}
+
+impl Reading {
+    fn see(&mut self, stored: &Arc<StoredEvent>) {
+        match &stored.event {
+            // What came before is another session's.
+            Event::SessionStart(start) if start.inherited.is_some() => {
+                self.turns = 0;
+                self.end = None;
+            }
+            Event::TurnStart { .. } => self.turns += 1,
+            Event::TurnEnd { reason, .. } => self.end = Some(*reason),
+            _ => {}
+        }
+        self.projection.apply(stored);
+        self.last = Some(Arc::clone(stored));
+    }
+}
+
 fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
-    let events = match store.read(&id) {
-        Ok(events) => events,
-        Err(error) => return damaged(store, id, &error),
-    };
-    let projection = Projection::of(&events);
-    let inherited = events.iter().rev().find_map(|stored| match &stored.event {
-        Event::SessionStart(start) => start.inherited,
-        _ => None,
-    });
-    let own = &events[inherited
-        .map_or(0, |i| usize::try_from(i.events).unwrap_or(0))
-        .min(events.len())..];
-    let turns = own
-        .iter()
-        .filter(|stored| matches!(stored.event, Event::TurnStart { .. }))
-        .count();
+    let mut reading = Reading::default();
+    if let Err(error) = store.scan(&id, &mut |stored| reading.see(stored)) {
+        return damaged(store, id, &error);
+    }
+    let usage = reading.projection.usage();
     Session {
-        status: if is_open {
-            "running"
-        } else {
-            status(&projection, own)
-        },
-        turns: turns as u64,
-        usage: TreeUsage::new(projection.usage(), projection.usage()),
-        error: None,
-        ..described(id, projection.start())
+        status: if is_open { "running" } else { status(&reading) },
+        turns: reading.turns,
+        usage: TreeUsage::new(usage, usage),
+        last_activity: reading.last.as_deref().map(StoredEvent::time_text),
+        ..described(id, reading.projection.start())
     }
 }
 
@@ -131,32 +147,15 @@ fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
         status: "new",
         turns: 0,
         usage: TreeUsage::default(),
+        last_activity: None,
+        bytes: 0,
         error: None,
         torn_bytes: None,
     }
 }
 
-/// How much of a file follows its last line end.
-fn torn_bytes(path: &Path) -> std::io::Result<u64> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut chunk = [0; 8 * 1024];
-    let mut before = length;
-    while before > 0 {
-        let size = chunk
-            .len()
-            .min(usize::try_from(before).unwrap_or(usize::MAX));
-        before -= size as u64;
-        file.seek(SeekFrom::Start(before))?;
-        file.read_exact(&mut chunk[..size])?;
-        if let Some(end) = chunk[..size].iter().rposition(|byte| *byte == b'\n') {
-            return Ok(length - before - end as u64 - 1);
-        }
-    }
-    Ok(length)
-}
-
-fn status(projection: &Projection, own: &[std::sync::Arc<StoredEvent>]) -> &'static str {
+fn status(reading: &Reading) -> &'static str {
+    let projection = &reading.projection;
     if projection.open_turn().is_some()
         || !open_runs(projection).is_empty()
         || has_open_task(projection)
@@ -166,11 +165,7 @@ fn status(projection: &Projection, own: &[std::sync::Arc<StoredEvent>]) -> &'sta
     if projection.inbox().has_waking() {
         return "pending";
     }
-    let last = own.iter().rev().find_map(|stored| match &stored.event {
-        Event::TurnEnd { reason, .. } => Some(*reason),
-        _ => None,
-    });
-    match last {
+    match reading.end {
         None => "new",
         Some(TurnEndReason::Completed) => "completed",
         Some(TurnEndReason::MaxTokens) => "max_tokens",
@@ -259,9 +254,15 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
         let Usage { input, output } = session.usage.total();
         write!(
             text,
-            "{indent}{}  {label}  {mode}  {}  turns: {}  tokens: {input} in, {output} out",
-            session.id, session.status, session.turns
+            "{indent}{}  {label}  {mode}  {}  turns: {}  tokens: {input} in, {output} out  {}",
+            session.id,
+            session.status,
+            session.turns,
+            size(session.bytes)
         )?;
+        if let Some(time) = &session.last_activity {
+            write!(text, "  {time}")?;
+        }
         if let Some(error) = &session.error {
             write!(text, "  ({error})")?;
         }
@@ -271,6 +272,15 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
         writeln!(text)?;
     }
     Ok(text)
+}
+
+/// A size for people: in the largest unit of which there is at least one.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", bytes / 1024),
+        _ => format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
+    }
 }
 
 /// The sessions of a folder that a process has open for writing, as far as the system tells. Looking

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use offshoot::agent::JsonlStore;
+use offshoot::agent::{JsonlStore, SyncPolicy};
 use offshoot::config::{Config, ConfigLayers};
 use offshoot::driver::Model;
 use offshoot::driver::script::Script;
@@ -94,11 +94,11 @@ pub(crate) fn cwd(path: Option<&Path>) -> Result<Option<PathBuf>, Fault> {
 }
 
 /// The store of a run: made when it is not there, and written to once to see that it can be.
-pub(crate) fn store(path: &Path) -> Result<Arc<JsonlStore>, Fault> {
+pub(crate) fn store(path: &Path, sync: SyncPolicy) -> Result<Arc<JsonlStore>, Fault> {
     let store = JsonlStore::open_folder(path).map_err(|error| {
         Fault::usage(format_args!(
             "--store: {error}; expected a folder that can be written to"
         ))
     })?;
-    Ok(Arc::new(store))
+    Ok(Arc::new(store.sync(sync)))
 }

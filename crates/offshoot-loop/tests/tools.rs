@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
-    AgentId, AppendError, CancelCause, Deadline, Event, EventRecord, MemoryStore, Message,
+    AgentId, AppendError, CancelCause, Deadline, Event, EventRecord, Flushed, MemoryStore, Message,
     OpenedSession, Pending, Prompt, SessionLog, SessionStore, StoreError, StoredEvent, Tool,
-    ToolCall, ToolOutput, ToolSet, TurnEndReason,
+    ToolCall, ToolOutput, ToolSet, TurnEndReason, Visit,
 };
 use offshoot_loop::LoopSettings;
 use serde_json::{Value, json};
@@ -464,7 +464,7 @@ impl SessionLog for RefusingLog {
         self.0.append(at, events)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
         self.0.flush()
     }
 }
@@ -475,12 +475,12 @@ impl SessionStore for Refusing {
         Ok(Box::new(RefusingLog(log, Arc::clone(&self.1))))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        self.0.open(id)
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
+        self.0.open(id, visit)
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        self.0.read(id)
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.0.scan(id, visit)
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {

@@ -10,6 +10,9 @@ use crate::{Mode, Outcome, TreeUsage};
 const STARTED: &str = "subagent/started";
 const SETTLED: &str = "subagent/settled";
 
+/// The types of the events that say what becomes of an agent's children.
+pub const EVENT_TYPES: [&str; 2] = [STARTED, SETTLED];
+
 /// One run of a child, as its parent's session knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {

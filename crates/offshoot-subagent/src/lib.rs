@@ -28,7 +28,7 @@ mod stop;
 pub use compose::{ChildPlan, Descriptor};
 pub use deliver::{Authority, Destination, Sent, Verb};
 pub use error::{DeliverError, RegisterError, StartError};
-pub use event::{RunRecord, open_runs};
+pub use event::{EVENT_TYPES, RunRecord, open_runs};
 pub use list::{ChildStatus, Listed};
 pub use one_shot::OneShotResult;
 pub use outcome::{Outcome, TreeUsage};

@@ -25,6 +25,7 @@ mod task_output;
 mod task_view;
 mod toolbox;
 
+pub use notices::EVENT_TYPES;
 pub use settings::{
     BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, ToolsSettings,
 };

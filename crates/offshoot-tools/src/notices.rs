@@ -22,6 +22,9 @@ use crate::{NoticeSettings, quote, task_view};
 const STARTED: &str = "task/started";
 const STOPPING: &str = "task/stopping";
 const SETTLED: &str = "task/settled";
+/// The types of the events that say what becomes of an agent's tasks.
+pub const EVENT_TYPES: [&str; 3] = [STARTED, STOPPING, SETTLED];
+
 const LOST: &str = "lost in a restart";
 const SOURCE: &str = "task";
 const LABEL_BYTES: usize = 120;

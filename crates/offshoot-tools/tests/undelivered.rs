@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    AgentId, AppendError, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
-    StoredEvent,
+    AgentId, AppendError, Flushed, MemoryStore, OpenedSession, SessionLog, SessionStore,
+    StoreError, StoredEvent, Visit,
 };
 use serde_json::json;
 use support::{Setup, World};
@@ -33,7 +33,7 @@ impl SessionLog for FullLog {
         self.0.append(expected, events)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
         self.0.flush()
     }
 }
@@ -44,12 +44,12 @@ impl SessionStore for Full {
         Ok(Box::new(FullLog(inner, Arc::clone(&self.full))))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        self.inner.open(id)
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
+        self.inner.open(id, visit)
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        self.inner.read(id)
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(id, visit)
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {

@@ -13,6 +13,7 @@ mod programs;
 mod set;
 mod source;
 
+use offshoot_agent::SyncPolicy;
 use serde::{Deserialize, Serialize};
 
 pub use children::{BackgroundMode, SubagentConfig, ToolFilter, UnavailableProvider};
@@ -47,6 +48,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Bounds of one tree of agents.
     pub limits: LimitsConfig,
+    /// Stored sessions.
+    pub sessions: SessionsConfig,
     /// One delegation tool an entry.
     pub subagent: Vec<SubagentConfig>,
     /// External agents that speak the Agent Client Protocol; each is a provider.
@@ -63,6 +66,7 @@ impl Default for Config {
             notices: NoticesConfig::default(),
             tools: ToolsConfig::default(),
             limits: LimitsConfig::default(),
+            sessions: SessionsConfig::default(),
             subagent: vec![SubagentConfig::default()],
             acp: Vec::new(),
             process: Vec::new(),
@@ -235,6 +239,26 @@ impl Default for LimitsConfig {
             max_steps_per_turn: 200,
             max_steered_steps: 8,
             max_waiting_messages: 10_000,
+        }
+    }
+}
+
+/// The table `sessions`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SessionsConfig {
+    /// When logs are made to survive a loss of power, in a store of files.
+    pub sync: SyncPolicy,
+    /// Whether a resumed agent begins with what waits in its session and may wake.
+    pub auto_wake: bool,
+}
+
+impl Default for SessionsConfig {
+    fn default() -> Self {
+        Self {
+            sync: SyncPolicy::default(),
+            auto_wake: true,
         }
     }
 }

@@ -32,6 +32,7 @@ pub struct RuntimeBuilder {
     cwd: Option<PathBuf>,
     guarded: bool,
     spill: Option<PathBuf>,
+    event_types: Vec<String>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -61,6 +62,15 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn section(mut self, section: PromptSection) -> Self {
         self.sections.push(section);
+        self
+    }
+
+    /// Says that the program's own code records events of this type in sessions and understands them.
+    /// A stored session with an event of a type that nobody understands is not resumed, unless the
+    /// event is [ignorable](offshoot_agent::Extension::ignorable).
+    #[must_use]
+    pub fn event_type(mut self, kind: impl Into<String>) -> Self {
+        self.event_types.push(kind.into());
         self
     }
 
@@ -134,7 +144,11 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn driver(self, driver: Arc<dyn TurnDriver>) -> Runtime {
         let config = &self.config;
-        let host = AgentHost::new(self.store, agent_settings(config));
+        let mut host = AgentHost::new(self.store, agent_settings(config));
+        let known = offshoot_tools::EVENT_TYPES.iter().copied();
+        let known = known.chain(offshoot_subagent::EVENT_TYPES.iter().copied());
+        let known = known.map(str::to_owned).chain(self.event_types);
+        host.event_types = Some(Arc::new(known.collect()));
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
@@ -193,6 +207,7 @@ impl Runtime {
             cwd: None,
             guarded: false,
             spill: None,
+            event_types: Vec::new(),
         }
     }
 
@@ -280,6 +295,7 @@ fn agent_settings(config: &Config) -> AgentSettings {
         max_steered_steps: config.limits.max_steered_steps.into(),
         inbox_capacity: config.limits.max_waiting_messages,
         cancel_grace: Duration::from_millis(config.tasks.teardown_grace_ms),
+        auto_wake: config.sessions.auto_wake,
         ..AgentSettings::default()
     }
 }

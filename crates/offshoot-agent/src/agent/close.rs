@@ -103,7 +103,7 @@ impl Agent {
         // What was accepted survives the process without this. A root's log is made to survive a loss
         // of power too; a disk takes milliseconds for it, and children come in thousands.
         if let Some(mut log) = log.filter(|_| self.depth() == 0) {
-            log.flush().map_err(|error| error.to_string())?;
+            log.finish().map_err(|error| error.to_string())?;
         }
         ended.map_err(|_| "a step did not end".to_owned())
     }

@@ -12,8 +12,8 @@ use super::state::{Inner, State};
 use super::{Agent, AgentHost, AgentKit};
 use crate::machine::{Closed, Machine, Start};
 use crate::{
-    AgentId, AppendError, Event, Inherited, Origin, Projection, SessionLog, SessionStart,
-    StoreError, StoredEvent, Usage,
+    AgentId, AppendError, Event, Inherited, OpenedSession, Origin, Projection, SessionLog,
+    SessionStart, StoreError, StoredEvent, Usage,
 };
 
 /// An agent could not be made; nothing of it is left.
@@ -95,6 +95,29 @@ fn scope_in(owner: Option<&Scope>, id: &AgentId) -> Result<Scope, ScopeClosed> {
         Some(owner) => owner.child(format!("agent {id}")),
         None => Ok(Scope::root(format!("agent {id}"))),
     }
+}
+
+/// Opens a session and folds it as it is read.
+pub(super) fn folded(
+    host: &AgentHost,
+    id: &AgentId,
+) -> Result<(OpenedSession, Projection), StoreError> {
+    let mut projection = Projection::default();
+    let mut unknown = None;
+    let opened = host.store.open(id, &mut |stored| {
+        if let Event::Extension(extension) = &stored.event
+            && !host.knows(extension)
+        {
+            unknown.get_or_insert_with(|| (stored.seq, extension.kind.clone()));
+        }
+        projection.apply(stored);
+    })?;
+    if let Some((seq, kind)) = unknown {
+        let place = format!("session {id}, event {seq}");
+        return Err(StoreError::UnknownEvent { place, kind });
+    }
+    projection.skip_to(opened.next_seq);
+    Ok((opened, projection))
 }
 
 /// The state that another session's log leads to, when it is whole and ends outside a turn.
@@ -191,8 +214,7 @@ impl Agent {
         if host.agents.get(id).is_some() {
             return Err(OpenError::Live(id.clone()));
         }
-        let opened = host.store.open(id)?;
-        let projection = Projection::of(&opened.events);
+        let (opened, projection) = folded(host, id)?;
         let Some(first) = projection.start().cloned() else {
             return Err(OpenError::Empty(id.clone()));
         };

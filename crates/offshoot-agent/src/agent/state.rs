@@ -137,6 +137,12 @@ impl State {
         }
         for event in &events {
             event::check(event).map_err(AppendError::Unstorable)?;
+            if let Event::Extension(extension) = event
+                && !inner.host.knows(extension)
+            {
+                let why = "its type is not among the event types that the host names";
+                return Err(AppendError::Unstorable(why));
+            }
         }
         let expected = self.projection().next_seq();
         let time = inner.host.clock.now();

@@ -8,7 +8,7 @@ use crate::Source;
 
 /// Event types of this crate. An event of such a type that does not have its fields is corrupt,
 /// while one of an unknown type belongs to a crate above.
-pub(crate) const OWN_TYPES: [&str; 14] = [
+pub(super) const OWN_TYPES: [&str; 15] = [
     "session/start",
     "inbox/inserted",
     "inbox/moved",
@@ -22,8 +22,46 @@ pub(crate) const OWN_TYPES: [&str; 14] = [
     "message/assistant",
     "tool/call",
     "tool/result",
+    "agent/stopped",
     "agent/status",
 ];
+
+/// Whether the first part of a type is one that this crate names events with.
+fn is_own_family(kind: &str) -> bool {
+    let family = |kind: &str| kind.split_once('/').map(|(family, _)| family.to_owned());
+    let of = family(kind);
+    of.is_some() && OWN_TYPES.iter().any(|own| family(own) == of)
+}
+
+/// Whether a line whose type begins like this is one of this crate's events.
+pub(crate) fn is_of_this_crate(start_of_type: &[u8]) -> bool {
+    OWN_TYPES.iter().any(|own| {
+        let rest = start_of_type.strip_prefix(own.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'"'))
+    })
+}
+
+/// What is wrong with an event that was read as one of a crate above.
+pub(super) enum Misread {
+    /// It is one of this crate's, and lacks its fields.
+    Incomplete,
+    /// It is one of this crate's in a newer version.
+    Unknown,
+}
+
+/// Says why an event that was read cannot be one of a crate above.
+pub(super) fn misread(event: &Event) -> Option<Misread> {
+    let Event::Extension(extension) = event else {
+        return None;
+    };
+    if OWN_TYPES.contains(&extension.kind.as_str()) {
+        Some(Misread::Incomplete)
+    } else if is_own_family(&extension.kind) && !extension.is_ignorable() {
+        Some(Misread::Unknown)
+    } else {
+        None
+    }
+}
 
 /// Fields of `session/start` that `extra` stands beside.
 const START_FIELDS: [&str; 7] = [
@@ -57,7 +95,7 @@ pub(crate) fn check(event: &Event) -> Result<(), &'static str> {
         Event::ToolResult { result, .. } => result.value.as_ref().map_or(Ok(()), shallow),
         Event::AgentStatus { .. } => Err("the status of an agent is live only"),
         Event::Extension(extension) => {
-            if OWN_TYPES.contains(&extension.kind.as_str()) {
+            if is_own_family(&extension.kind) {
                 return Err("its type belongs to the vocabulary of agents");
             }
             none_of(&extension.fields, &["type"])?;
@@ -69,6 +107,7 @@ pub(crate) fn check(event: &Event) -> Result<(), &'static str> {
         | Event::TurnStart { .. }
         | Event::TurnEnd { .. }
         | Event::StepStart { .. }
+        | Event::AgentStopped { .. }
         | Event::StepEnd { .. } => Ok(()),
     }
 }

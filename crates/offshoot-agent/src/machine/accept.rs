@@ -115,6 +115,8 @@ impl Command for Accept {
             // Between a cancel and the end of its turn a wake is for a turn of its own.
             if wake && machine.is_cut() {
                 effects.then = Then(Change::Latch(message_id.clone()));
+            } else if wake && !notice && matches!(machine.phase, Phase::Preparing) {
+                effects.then = Then(Change::Asked);
             }
             effects
         };

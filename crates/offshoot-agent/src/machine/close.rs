@@ -17,7 +17,9 @@ impl Command for Cancel {
     type Reply = bool;
 
     fn apply(self, machine: &mut Machine) -> (bool, Effects) {
-        if self.cause == CancelCause::User {
+        let by_user = self.cause == CancelCause::User;
+        let was_stopped = machine.projection.stopped_by_user();
+        if by_user {
             machine.projection.stop_by_user();
         }
         // Cut before anything is appended: a message that is accepted after this finds the turn
@@ -26,6 +28,11 @@ impl Command for Cancel {
         let mut effects = Effects::none();
         if self.pending == Pending::Discard && !machine.closed {
             effects.events = machine.discarding(self.cause, false);
+        }
+        // A turn that the user cut says so with its end; any other stop is said here.
+        if by_user && !was_stopped && !machine.closed && !machine.ends_by(self.cause) {
+            let cause = self.cause.as_str().to_owned();
+            effects.events.push(Event::AgentStopped { cause });
         }
         effects.cut = cut;
         (cut, effects)
@@ -136,6 +143,12 @@ impl Machine {
             running.latched.clear();
         }
         true
+    }
+
+    /// Whether the turn that runs was cut with this cause before any other.
+    fn ends_by(&mut self, cause: CancelCause) -> bool {
+        self.running()
+            .is_some_and(|running| running.cut == Some(cause))
     }
 
     /// Everything that waits, claimed messages included, as events that discard it.

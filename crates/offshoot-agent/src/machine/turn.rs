@@ -44,7 +44,9 @@ impl Command for Start {
             return ((), Effects::none());
         }
         machine.phase = Phase::Idle;
-        if machine.closing.is_some() || !machine.projection.inbox().has_waking() {
+        let resumed = machine.projection.activations() > 1;
+        let may = machine.asked || machine.limits.auto_wake || !resumed;
+        if machine.closing.is_some() || !may || !machine.projection.inbox().has_waking() {
             return ((), Effects::none());
         }
         // When the log refuses, what waits stays parked.

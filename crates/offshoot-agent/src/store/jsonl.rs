@@ -4,34 +4,25 @@
 //! the lock ends with the process, however it ends. Each append is one `write`, so that what was
 //! accepted survives the death of the process; a line that was cut in the middle is no event.
 
+mod reader;
+mod sync;
+
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use super::{AppendError, Flushed, OpenedSession, SessionLog, SessionStore, StoreError, Visit};
+use crate::{AgentId, StoredEvent};
+use reader::{Header, Ignorable, Read, Reader};
 
-use super::{AppendError, OpenedSession, SessionLog, SessionStore, StoreError};
-use crate::event::OWN_TYPES;
-use crate::{AgentId, Event, StoredEvent};
-
-const FORMAT: &str = "offshoot-session";
-const VERSION: u32 = 1;
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    format: String,
-    version: u32,
-    session: AgentId,
-    /// How many events at the beginning are another session's.
-    #[serde(default)]
-    inherited: u64,
-}
+pub use sync::SyncPolicy;
 
 /// A store in a folder. The folder is made when the first session is.
 #[derive(Clone, Debug)]
 pub struct JsonlStore {
     folder: PathBuf,
+    sync: SyncPolicy,
 }
 
 impl JsonlStore {
@@ -52,7 +43,8 @@ impl JsonlStore {
                 let _ = std::fs::remove_file(&probe);
                 io(&folder, error)
             })?;
-        Ok(Self { folder })
+        let sync = SyncPolicy::default();
+        Ok(Self { folder, sync })
     }
 
     /// The store in a folder that must be there; nothing is written to it by this call.
@@ -63,7 +55,41 @@ impl JsonlStore {
     pub fn existing(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let folder = folder.into();
         std::fs::read_dir(&folder).map_err(|error| io(&folder, error))?;
-        Ok(Self { folder })
+        let sync = SyncPolicy::default();
+        Ok(Self { folder, sync })
+    }
+
+    /// When logs are made to survive a loss of power; see [`SyncPolicy`] for the default.
+    #[must_use]
+    pub fn sync(mut self, policy: SyncPolicy) -> Self {
+        self.sync = policy;
+        self
+    }
+
+    /// The size of a session's log, and how many bytes of it follow its last whole line: what is cut
+    /// off when the session is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`], or the medium's.
+    pub fn size(&self, id: &AgentId) -> Result<(u64, u64), StoreError> {
+        let path = self.path(id);
+        let sizes =
+            std::fs::metadata(&path).and_then(|data| Ok((data.len(), reader::torn_bytes(&path)?)));
+        sizes.map_err(|error| missing(&path, id, error))
+    }
+
+    fn log(&self, file: File, path: PathBuf, length: u64, next_seq: u64) -> Box<JsonlLog> {
+        Box::new(JsonlLog {
+            file,
+            path,
+            length,
+            next_seq,
+            buffer: Vec::new(),
+            broken: false,
+            policy: self.sync,
+            synced: 0,
+        })
     }
 
     fn path(&self, id: &AgentId) -> PathBuf {
@@ -124,14 +150,44 @@ struct JsonlLog {
     file: File,
     path: PathBuf,
     length: u64,
-    next_seq: Option<u64>,
+    next_seq: u64,
     buffer: Vec<u8>,
     broken: bool,
+    policy: SyncPolicy,
+    /// How much of the file is known to survive a loss of power; 0 while its name may not.
+    synced: u64,
+}
+
+impl JsonlLog {
+    fn write(&mut self, events: &[Arc<StoredEvent>]) -> std::io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        if !self.policy.is_due(events) {
+            return Ok(());
+        }
+        let synced = self.sync(self.length + self.buffer.len() as u64);
+        // After a failed sync the system may have dropped what it could not write.
+        self.broken = synced.is_err();
+        synced
+    }
+
+    /// Makes the file, which has this length, survive a loss of power.
+    fn sync(&mut self, length: u64) -> std::io::Result<()> {
+        if self.synced == length {
+            return Ok(());
+        }
+        self.file.sync_data()?;
+        if let Some(folder) = self.path.parent().filter(|_| self.synced == 0) {
+            // A new file is found again when its folder says so.
+            File::open(folder)?.sync_all()?;
+        }
+        self.synced = length;
+        Ok(())
+    }
 }
 
 impl SessionLog for JsonlLog {
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
-        let found = self.next_seq.unwrap_or(expected);
+        let found = self.next_seq;
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
         }
@@ -141,24 +197,32 @@ impl SessionLog for JsonlLog {
         }
         self.buffer.clear();
         for event in events {
-            serde_json::to_writer(&mut self.buffer, &**event)
-                .map_err(|error| io(&self.path, error.into()))?;
+            event.to_json(&mut self.buffer);
             self.buffer.push(b'\n');
         }
-        if let Err(error) = self.file.write_all(&self.buffer) {
+        if let Err(error) = self.write(events) {
             // All or none: what a full disk took is cut off again.
             let undone = self.file.set_len(self.length).is_ok()
                 && self.file.seek(SeekFrom::Start(self.length)).is_ok();
-            self.broken = !undone;
+            self.broken |= !undone;
             return Err(io(&self.path, error).into());
         }
         self.length += self.buffer.len() as u64;
-        self.next_seq = Some(expected + events.len() as u64);
+        self.next_seq += events.len() as u64;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        self.file.sync_data().map_err(|error| io(&self.path, error))
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
+        let synced = self.sync(self.length);
+        synced.map_err(|error| io(&self.path, error))?;
+        Ok(Flushed::Durable)
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        match self.policy {
+            SyncPolicy::Never => Ok(()),
+            _ => self.flush().map(drop),
+        }
     }
 
     fn abandon(self: Box<Self>) {
@@ -167,107 +231,6 @@ impl SessionLog for JsonlLog {
             tracing::warn!(path = %self.path.display(), %error, "a session could not be taken back");
         }
     }
-}
-
-/// What a file holds, up to its last whole line.
-struct Loaded {
-    events: Vec<Arc<StoredEvent>>,
-    /// Bytes up to the end of the last whole line.
-    whole: u64,
-    torn: u64,
-    header: Option<Header>,
-}
-
-fn parse_header(path: &Path, line: &[u8]) -> Result<Header, StoreError> {
-    let header: Header = serde_json::from_slice(line)
-        .map_err(|error| corrupt(path, 1, format!("expected a session header: {error}")))?;
-    if header.format != FORMAT || header.version != VERSION {
-        let what = format!(
-            "expected format {FORMAT} version {VERSION}, found {} version {}",
-            header.format, header.version
-        );
-        return Err(corrupt(path, 1, what));
-    }
-    Ok(header)
-}
-
-fn parse_event(path: &Path, number: usize, line: &[u8]) -> Result<StoredEvent, StoreError> {
-    let event: StoredEvent = serde_json::from_slice(line)
-        .map_err(|error| corrupt(path, number, format!("expected an event: {error}")))?;
-    match &event.event {
-        Event::Extension(extension) if OWN_TYPES.contains(&extension.kind.as_str()) => {
-            let what = format!("a {} event without its fields", extension.kind);
-            Err(corrupt(path, number, what))
-        }
-        _ => Ok(event),
-    }
-}
-
-/// Whether to read on: all of a log, or only up to the first event of the session's own.
-enum Extent {
-    Whole,
-    ToFirst,
-}
-
-impl Loaded {
-    fn has_first(&self) -> bool {
-        self.header
-            .as_ref()
-            .is_some_and(|header| self.events.len() as u64 > header.inherited)
-    }
-}
-
-fn load(path: &Path, file: &mut File, extent: &Extent) -> Result<Loaded, StoreError> {
-    let mut reader = BufReader::new(file);
-    let mut loaded = Loaded {
-        events: Vec::new(),
-        whole: 0,
-        torn: 0,
-        header: None,
-    };
-    let mut line = Vec::new();
-    for number in 1.. {
-        if matches!(extent, Extent::ToFirst) && loaded.has_first() {
-            break;
-        }
-        line.clear();
-        let read = reader
-            .read_until(b'\n', &mut line)
-            .map_err(|error| io(path, error))?;
-        if read == 0 {
-            break;
-        }
-        if line.last() != Some(&b'\n') {
-            loaded.torn = read as u64;
-            break;
-        }
-        if number == 1 {
-            loaded.header = Some(parse_header(path, &line)?);
-        } else {
-            let event = parse_event(path, number, &line)?;
-            let last: Option<&Arc<StoredEvent>> = loaded.events.last();
-            let expected = last.map_or(0, |last| last.seq + 1);
-            if expected != event.seq {
-                let what = format!("expected seq {expected}, found {}", event.seq);
-                return Err(corrupt(path, number, what));
-            }
-            loaded.events.push(Arc::new(event));
-        }
-        loaded.whole += read as u64;
-    }
-    Ok(loaded)
-}
-
-fn header_line(id: &AgentId, inherited: u64) -> Vec<u8> {
-    let header = Header {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        session: id.clone(),
-        inherited,
-    };
-    let mut line = serde_json::to_vec(&header).unwrap_or_default();
-    line.push(b'\n');
-    line
 }
 
 impl SessionStore for JsonlStore {
@@ -280,7 +243,7 @@ impl SessionStore for JsonlStore {
                 io(&path, error)
             }
         })?;
-        let line = header_line(id, inherited);
+        let line = Header::line(id, inherited);
         if let Err(error) = lock(&file, &path, id)
             .and_then(|()| file.write_all(&line).map_err(|error| io(&path, error)))
         {
@@ -289,18 +252,10 @@ impl SessionStore for JsonlStore {
             return Err(error);
         }
         let length = line.len() as u64;
-        let log = JsonlLog {
-            file,
-            path,
-            length,
-            next_seq: None,
-            buffer: Vec::new(),
-            broken: false,
-        };
-        Ok(Box::new(log))
+        Ok(self.log(file, path, length, 0))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
         let path = self.path(id);
         let mut file = OpenOptions::new()
             .read(true)
@@ -308,57 +263,61 @@ impl SessionStore for JsonlStore {
             .open(&path)
             .map_err(|error| missing(&path, id, error))?;
         lock(&file, &path, id)?;
-        let mut loaded = load(&path, &mut file, &Extent::Whole)?;
-        if !loaded.has_first() {
+        let (mut length, next_seq, torn_bytes) = if is_unborn(&path, &file)? {
             // What another session's past left of a session that was never born is not its own.
-            loaded.torn += loaded.whole;
-            loaded.whole = 0;
-            loaded.events.clear();
-            loaded.header = None;
-        }
-        let mut length = loaded.whole;
+            let length = file.metadata().map_err(|error| io(&path, error))?.len();
+            (0, 0, length)
+        } else {
+            let mut reader = Reader::new(&path, &file)?;
+            while let Some(read) = reader.next(Ignorable::PassOver)? {
+                if let Read::Event(event) = read {
+                    visit(&event);
+                }
+            }
+            (reader.whole, reader.next_seq, reader.torn)
+        };
         file.set_len(length)
             .and_then(|()| file.seek(SeekFrom::Start(length)))
             .map_err(|error| io(&path, error))?;
-        if loaded.header.is_none() {
-            let line = header_line(id, 0);
+        if length == 0 {
+            let line = Header::line(id, 0);
             file.write_all(&line).map_err(|error| io(&path, error))?;
             length = line.len() as u64;
         }
-        if loaded.torn > 0 {
-            tracing::warn!(session = %id, bytes = loaded.torn, "cut off a torn last line");
+        if torn_bytes > 0 {
+            tracing::warn!(session = %id, bytes = torn_bytes, "cut off a torn last line");
         }
-        let next_seq = loaded.events.last().map(|last| last.seq + 1);
-        let log = JsonlLog {
-            file,
-            path,
-            length,
-            next_seq,
-            buffer: Vec::new(),
-            broken: false,
-        };
         Ok(OpenedSession {
-            log: Box::new(log),
-            events: loaded.events,
-            torn_bytes: loaded.torn,
+            log: self.log(file, path, length, next_seq),
+            next_seq,
+            torn_bytes,
         })
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
         let path = self.path(id);
-        let mut file = File::open(&path).map_err(|error| missing(&path, id, error))?;
-        Ok(load(&path, &mut file, &Extent::Whole)?.events)
+        let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
+        let mut reader = Reader::new(&path, &file)?;
+        while let Some(read) = reader.next(Ignorable::Read)? {
+            if let Read::Event(event) = read {
+                visit(&event);
+            }
+        }
+        Ok(())
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
         let path = self.path(id);
-        let mut file = File::open(&path).map_err(|error| missing(&path, id, error))?;
-        let mut loaded = load(&path, &mut file, &Extent::ToFirst)?;
-        Ok(if loaded.has_first() {
-            loaded.events.pop()
-        } else {
-            None
-        })
+        let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
+        let mut reader = Reader::new(&path, &file)?;
+        let inherited = reader.header.as_ref().map_or(0, |header| header.inherited);
+        if !reader.skip(inherited)? {
+            return Ok(None);
+        }
+        match reader.next(Ignorable::Read)? {
+            Some(Read::Event(event)) => Ok(Some(event)),
+            _ => Ok(None),
+        }
     }
 
     fn sessions(&self) -> Result<Vec<AgentId>, StoreError> {
@@ -375,11 +334,27 @@ impl SessionStore for JsonlStore {
     }
 }
 
+/// Whether a file holds another session's past and no event of the session's own. The file stands at
+/// its beginning then.
+fn is_unborn(path: &Path, mut file: &File) -> Result<bool, StoreError> {
+    let header = Reader::new(path, file)?.header;
+    let inherited = header.map_or(0, |header| header.inherited);
+    let mut look = || {
+        file.seek(SeekFrom::Start(0))?;
+        // The header is a line as well.
+        let unborn = inherited > 0 && !Reader::is_longer_than(file, inherited + 1)?;
+        file.seek(SeekFrom::Start(0))?;
+        Ok(unborn)
+    };
+    look().map_err(|error| io(path, error))
+}
+
 #[cfg(test)]
 mod tests {
     use offshoot_core::Timestamp;
 
     use super::*;
+    use crate::Event;
 
     fn event(seq: u64) -> Arc<StoredEvent> {
         let event = Event::TurnStart {
@@ -406,8 +381,10 @@ mod tests {
         let mut log = store.create(&id, 0).expect("a session");
         log.append(0, &[event(0), event(1)]).expect("an append");
         drop(log);
-        let opened = store.open(&id).expect("the session");
-        assert_eq!(opened.events, [event(0), event(1)]);
+        let mut events = Vec::new();
+        let opened = store.open(&id, &mut |event| events.push(Arc::clone(event)));
+        assert_eq!(opened.expect("the session").next_seq, 2);
+        assert_eq!(events, [event(0), event(1)]);
         assert_eq!(store.sessions().expect("ids"), std::slice::from_ref(&id));
         assert_eq!(store.first(&id).expect("first"), Some(event(0)));
     }
@@ -417,10 +394,13 @@ mod tests {
         let (_folder, store) = store();
         let id = AgentId::fresh();
         let log = store.create(&id, 0).expect("a session");
-        assert!(matches!(store.open(&id), Err(StoreError::Locked(_))));
+        assert!(matches!(
+            store.open(&id, &mut |_| {}),
+            Err(StoreError::Locked(_))
+        ));
         assert!(matches!(store.create(&id, 0), Err(StoreError::Exists(_))));
         drop(log);
-        assert!(store.open(&id).is_ok());
+        assert!(store.open(&id, &mut |_| {}).is_ok());
     }
 
     #[test]
@@ -455,9 +435,9 @@ mod tests {
                 .iter()
                 .filter(|byte| **byte == b'\n')
                 .count();
-            let mut opened = store.open(&id).expect("a repaired log");
+            let mut opened = store.open(&id, &mut |_| {}).expect("a repaired log");
             let kept = whole.saturating_sub(1);
-            assert_eq!(opened.events.len(), kept, "at byte {length}");
+            assert_eq!(opened.next_seq, kept as u64, "at byte {length}");
             opened
                 .log
                 .append(kept as u64, &[event(kept as u64)])
@@ -468,6 +448,53 @@ mod tests {
                 kept + 1,
                 "at byte {length}"
             );
+        }
+    }
+
+    #[test]
+    fn a_log_is_synced_when_its_policy_says_so() {
+        use crate::{Message, Target, TurnEndReason};
+        let stored = |seq, event| {
+            let time = Timestamp::from_millis(seq);
+            [Arc::new(StoredEvent { seq, time, event })]
+        };
+        let message = Event::InboxInserted {
+            target: Target::NextTurn,
+            wake: true,
+            before: None,
+            message: Message::user("a").into(),
+        };
+        let step = Event::StepStart { turn: 1, step: 1 };
+        let end = Event::TurnEnd {
+            turn: 1,
+            reason: TurnEndReason::Completed,
+            cause: None,
+            error: None,
+        };
+        // After a message, a step's beginning, a turn's end, and the end of all.
+        for (policy, synced) in [
+            (SyncPolicy::Never, [false, false, false, false]),
+            (SyncPolicy::Close, [false, false, false, true]),
+            (SyncPolicy::Turn, [false, false, true, true]),
+            (SyncPolicy::Accepted, [true, false, true, true]),
+            (SyncPolicy::Append, [true, true, true, true]),
+        ] {
+            let (_folder, store) = store();
+            let id = AgentId::fresh();
+            let path = store.path(&id);
+            let file = new_file().open(&path).expect("a file");
+            let mut log = store.sync(policy).log(file, path, 0, 0);
+            let mut found = Vec::new();
+            for (seq, event) in (0..).zip([&message, &step, &end]) {
+                log.append(seq, &stored(seq, event.clone()))
+                    .expect("an append");
+                found.push(log.synced == log.length);
+            }
+            log.finish().expect("an end");
+            found.push(log.synced == log.length);
+            assert_eq!(found, synced, "{policy:?}");
+            assert_eq!(log.flush().expect("a flush"), Flushed::Durable);
+            assert_eq!(log.synced, log.length, "{policy:?}");
         }
     }
 
@@ -484,7 +511,8 @@ mod tests {
             "{\"seq\":1,\"time\":\"2026-01-01T00:00:00Z\",\"event\":{\"type\":\"turn/start\"}}\n",
         );
         std::fs::write(&path, text).expect("a damaged log");
-        let error = store.open(&id).expect_err("a refusal").to_string();
+        let error = store.open(&id, &mut |_| {});
+        let error = error.expect_err("a refusal").to_string();
         assert!(
             error.ends_with(".jsonl:3: a turn/start event without its fields"),
             "{error}"

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{AppendError, OpenedSession, SessionLog, SessionStore, StoreError};
+use super::{AppendError, Flushed, OpenedSession, SessionLog, SessionStore, StoreError, Visit};
 use crate::{AgentId, StoredEvent};
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ struct MemoryLog {
 impl SessionLog for MemoryLog {
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
         let mut session = lock(&self.session);
-        let found = session.events.last().map_or(expected, |last| last.seq + 1);
+        let found = session.events.len() as u64;
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
         }
@@ -51,8 +51,8 @@ impl SessionLog for MemoryLog {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        Ok(())
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
+        Ok(Flushed::Volatile)
     }
 
     fn abandon(self: Box<Self>) {
@@ -86,26 +86,38 @@ impl SessionStore for MemoryStore {
         }))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
         let cell = self.session(id)?;
-        let mut session = lock(&cell);
-        if std::mem::replace(&mut session.open, true) {
-            return Err(StoreError::Locked(id.clone()));
-        }
+        let events = {
+            let mut session = lock(&cell);
+            if std::mem::replace(&mut session.open, true) {
+                return Err(StoreError::Locked(id.clone()));
+            }
+            if session.events.len() <= session.inherited {
+                // What another session's past left of a session that was never born is not its own.
+                session.events.clear();
+                session.inherited = 0;
+            }
+            session.events.clone()
+        };
         let log = MemoryLog {
             sessions: Arc::clone(&self.sessions),
-            session: Arc::clone(&cell),
+            session: cell,
             id: id.clone(),
         };
+        events.iter().for_each(visit);
         Ok(OpenedSession {
             log: Box::new(log),
-            events: session.events.clone(),
+            next_seq: events.len() as u64,
             torn_bytes: 0,
         })
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        Ok(lock(&*self.session(id)?).events.clone())
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        // A copy of the references: the lock is not held while somebody else's code runs.
+        let events = lock(&*self.session(id)?).events.clone();
+        events.iter().for_each(visit);
+        Ok(())
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {

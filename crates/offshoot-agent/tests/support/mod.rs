@@ -229,6 +229,7 @@ pub fn line(event: &Event) -> String {
             format!("end turn {turn} {}{cause}", name(reason))
         }
         Event::SessionStart(start) => format!("session resumed={}", start.resumed),
+        Event::AgentStopped { cause } => format!("stopped by {cause}"),
         Event::AgentStatus { status } => format!("status {}", name(status)),
         Event::Extension(extension) => format!("extension {}", extension.kind),
         other => format!("{other:?}"),

@@ -113,6 +113,17 @@ fn sessions_are_a_tree_and_damage_is_shown() {
     assert_eq!(child["mode"], "continuable");
     assert_eq!(child["status"], "completed");
     assert_eq!(child["turns"], 1);
+    let log = std::fs::metadata(place.path(&format!(
+        "store/{}.jsonl",
+        child["id"].as_str().expect("an id")
+    )));
+    assert_eq!(child["bytes"], log.expect("a log").len());
+    let last = run
+        .events
+        .iter()
+        .rev()
+        .find(|line| line["label"] == "c" && line.get("seq").is_some());
+    assert_eq!(child["last_activity"], last.expect("an event")["time"]);
     assert_eq!(child["usage"]["output"], 3);
     assert_eq!(root["usage"]["total_output"], 1 + 1 + 3);
     assert!(

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use offshoot_agent::{
-    AgentId, AppendError, Event, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
-    StoredEvent,
+    AgentId, AppendError, Event, Flushed, MemoryStore, OpenedSession, SessionLog, SessionStore,
+    StoreError, StoredEvent, Visit,
 };
 
 /// A store whose logs refuse one kind of event while they are told to.
@@ -37,7 +37,7 @@ impl SessionLog for RefusingLog {
         self.inner.append(expected, events)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
         self.inner.flush()
     }
 
@@ -57,12 +57,12 @@ impl SessionStore for Refusing {
         }))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        self.inner.open(id)
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
+        self.inner.open(id, visit)
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        self.inner.read(id)
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(id, visit)
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {

@@ -31,6 +31,9 @@ tool_timeout_ms = 600000
 max_steps_per_turn = 200
 max_steered_steps = 8
 max_waiting_messages = 10000
+[sessions]
+sync = "close"
+auto_wake = true
 [[subagent]]
 tool_name = "subagent"
 provider = "spawn"
