@@ -280,9 +280,10 @@ async fn within<F: Future>(
     }
 }
 
+/// Of something that never answered, nobody knows what is left.
 fn deaf(what: &str, grace: Duration) -> ProviderError {
     let seconds = grace.as_secs_f64();
-    ProviderError::new(format!(
+    ProviderError::not_undone(format!(
         "the {what} did not end within {seconds} s after it was stopped, and was dropped"
     ))
 }

@@ -90,7 +90,8 @@ where
         .await
         .unwrap_or_else(|panic| {
             let message = text::panic_message(&*panic);
-            Err(ProviderError::new(format!(
+            // How far it came, nobody knows.
+            Err(ProviderError::not_undone(format!(
                 "the provider panicked in {what}: {message}"
             )))
         })
@@ -274,7 +275,8 @@ pub trait Run: Send {
 /// - Until `start` returns a run, everything that it made is its own to clean up. What it could not
 ///   clean up it says with [`ProviderError::not_undone`].
 /// - Concurrent starts share nothing that one of them can cancel or settle.
-/// - A panic is contained and counts as a failed start.
+/// - A panic is contained and counts as a failed start that was not undone; so does a start that does
+///   not end within the grace after a stop.
 pub trait Provider: Send + Sync + 'static {
     /// The name that configuration uses.
     fn name(&self) -> &str;

@@ -27,7 +27,16 @@ struct Staged {
     dispose: Option<&'static str>,
     /// Its runs go on until they are stopped.
     endless: bool,
+    /// How its starts take a stop; otherwise they give up.
+    faulty: Option<Faulty>,
     starts: Arc<AtomicUsize>,
+}
+
+/// A start that does not say what became of it.
+#[derive(Clone, Copy)]
+enum Faulty {
+    Deaf,
+    Panics,
 }
 
 struct StagedRun(AgentId, Staged, StopSignal);
@@ -47,6 +56,11 @@ impl Provider for Staged {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(10)) => {}
                 () = request.cancel.cancelled() => {
+                    match self.faulty {
+                        Some(Faulty::Deaf) => std::future::pending().await,
+                        Some(Faulty::Panics) => panic!("lost its head"),
+                        None => {}
+                    }
                     return Err(match self.left {
                         Some(left) => ProviderError::not_undone(left),
                         None => ProviderError::new("gave up"),
@@ -143,6 +157,36 @@ async fn s274_t200_a_start_that_is_stopped_is_killed_unless_it_could_not_be_undo
         assert_eq!(settled.len(), 1);
         assert_eq!(settled[0].field("status"), Some(status));
         assert_eq!(settled[0].field("detail"), detail);
+        assert!(world.extensions("subagent/started").is_empty());
+        world.close(&root).await;
+    }
+}
+
+/// Killed is what is known to be undone, and a start that never said is not.
+#[tokio::test(start_paused = true)]
+async fn s274_t200_a_stopped_start_that_never_answers_is_failed() {
+    for (faulty, detail) in [
+        (
+            Faulty::Deaf,
+            "the start did not end within 10 s after it was stopped, and was dropped",
+        ),
+        (
+            Faulty::Panics,
+            "the provider panicked in start: lost its head",
+        ),
+    ] {
+        let world = staged(&Staged {
+            faulty: Some(faulty),
+            ..Staged::default()
+        });
+        let root = world.root();
+        begin(&world, &root, 1).await;
+        kill(&world, &root, "subagent-1", Value::Null).await;
+        soon("rest", root.rest()).await;
+        let settled = world.extensions("task/settled");
+        assert_eq!(settled.len(), 1);
+        assert_eq!(settled[0].field("status"), Some("failed"));
+        assert_eq!(settled[0].field("detail"), Some(detail));
         assert!(world.extensions("subagent/started").is_empty());
         world.close(&root).await;
     }
