@@ -24,6 +24,7 @@ mod task_list;
 mod task_output;
 mod task_view;
 mod toolbox;
+mod unsaid;
 
 pub use notices::EVENT_TYPES;
 pub use settings::{

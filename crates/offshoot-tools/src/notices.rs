@@ -17,6 +17,7 @@ use offshoot_task::{
 };
 use serde_json::Value;
 
+use crate::unsaid::{Owed, Unsaid};
 use crate::{NoticeSettings, quote, task_view};
 
 const STARTED: &str = "task/started";
@@ -36,6 +37,8 @@ pub(crate) struct TaskNotices {
     settings: NoticeSettings,
     /// Notices that only point at an output: withdrawn when it is read before they are.
     waiting: Mutex<HashMap<TaskId, MessageId>>,
+    /// Ends that their owner's session did not take: said again at the owner's next change of a task.
+    unsaid: Unsaid,
 }
 
 impl TaskNotices {
@@ -49,6 +52,7 @@ impl TaskNotices {
             tasks,
             settings,
             waiting: Mutex::default(),
+            unsaid: Unsaid::default(),
         }
     }
 
@@ -56,10 +60,11 @@ impl TaskNotices {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, agent: &Agent, task: &TaskSnapshot, facts: Vec<Extension>) {
+    /// Tells the owner of an end; whether its session took the notice. What it did not take was not
+    /// shown: the end stays unreported and its output unread.
+    fn tell(&self, agent: &Agent, task: &TaskSnapshot, facts: Vec<Extension>) -> bool {
         let limit = u64::try_from(self.settings.inline_bytes).unwrap_or(u64::MAX);
-        // Decided by its size, before it is taken: an output that is taken and not delivered counts
-        // as not shown, which would be announced again.
+        // Decided by its size, before it is taken.
         let reading = (task.unread <= limit)
             .then(|| self.tasks.read(agent.scope().id(), &task.id).ok())
             .flatten();
@@ -70,19 +75,55 @@ impl TaskNotices {
             None => Output::Elsewhere(task.unread),
         };
         let message = notice(task, &output);
-        match agent.notify_with(facts, message, self.settings.wake) {
-            Ok(delivered) => {
-                if reading.is_none() {
-                    self.waiting().insert(task.id.clone(), delivered.message_id);
-                }
+        match (
+            agent.notify_with(facts, message, self.settings.wake),
+            reading,
+        ) {
+            (Ok(_), Some(reading)) => reading.commit(),
+            (Ok(delivered), None) => {
+                self.waiting().insert(task.id.clone(), delivered.message_id);
             }
-            Err(error) => {
+            (Err(error), _) => {
                 tracing::warn!(agent = %agent.id(), task = %task.id, %error, "a notice was dropped");
+                return false;
             }
         }
-        // It was shown, or there is nobody left to show it to.
-        if let Some(reading) = reading {
-            reading.commit();
+        true
+    }
+
+    /// What the session did not take is said again at the agent's next change of a task.
+    fn keep(&self, agent: &Agent, task: &TaskSnapshot, record: bool, notice: bool) {
+        let task = task.id.clone();
+        let owed = Owed {
+            task,
+            record,
+            notice,
+        };
+        self.unsaid.keep(agent.scope().id(), owed);
+    }
+
+    /// Says what the session did not take before, until it refuses again.
+    fn catch_up(&self, agent: &Agent) {
+        let owner = agent.scope().id();
+        while let Some(owed) = self.unsaid.next(owner) {
+            let Ok(task) = self.tasks.get(owner, &owed.task) else {
+                self.unsaid.forget(owner, &owed.task);
+                continue;
+            };
+            let fact = settled(&task).with("reported", !owed.notice);
+            let taken = if owed.notice {
+                let facts = owed.record.then_some(fact).into_iter().collect();
+                self.tell(agent, &task, facts)
+            } else {
+                record(agent, &task, fact)
+            };
+            if !self.unsaid.said(owner, &owed, taken) {
+                // It was read meanwhile, when there was no notice to withdraw yet.
+                self.withdraw(agent, &owed.task);
+            }
+            if !taken {
+                break;
+            }
         }
     }
 
@@ -97,35 +138,73 @@ impl TaskNotices {
 
 impl TaskObserver for TaskNotices {
     fn on_change(&self, change: TaskChange, task: &TaskSnapshot) {
-        if change == TaskChange::Removed {
-            self.waiting().remove(&task.id);
-            return;
-        }
-        let Some(agent) = task.owner.and_then(|owner| self.agents.by_scope(owner)) else {
+        let Some(owner) = task.owner else {
             return;
         };
-        let record = |event: Extension| {
-            if let Err(error) = agent.record(event) {
-                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not recorded");
+        // First, so that what is said below is the newest.
+        let owed = match change {
+            TaskChange::Removed => {
+                self.waiting().remove(&task.id);
+                self.unsaid.forget(owner, &task.id);
+                return;
             }
+            TaskChange::NoticeDue => self.unsaid.notice_due(owner, &task.id),
+            TaskChange::Collected => {
+                self.unsaid.collected(owner, &task.id);
+                false
+            }
+            _ => false,
         };
+        let Some(agent) = self.agents.by_scope(owner) else {
+            return;
+        };
+        self.catch_up(&agent);
         match change {
-            TaskChange::Started => record(started(task)),
-            TaskChange::Stopping => record(stopping(task)),
-            TaskChange::Settled if task.reported => record(settled(task)),
+            TaskChange::Started => {
+                record(&agent, task, started(task));
+            }
+            TaskChange::Stopping => {
+                record(&agent, task, stopping(task));
+            }
+            TaskChange::Settled if task.reported => {
+                let taken = record(&agent, task, settled(task));
+                if !taken {
+                    self.keep(&agent, task, true, false);
+                }
+            }
             // Its owner is ending: no notice follows.
             TaskChange::Settled if agent.status() == Status::Closing => {
-                record(settled(task).with("reported", true));
-                if let Ok(reading) = self.tasks.read(agent.scope().id(), &task.id) {
+                let taken = record(&agent, task, settled(task).with("reported", true));
+                if taken && let Ok(reading) = self.tasks.read(owner, &task.id) {
                     reading.commit();
                 }
             }
-            TaskChange::Settled => self.tell(&agent, task, vec![settled(task)]),
-            TaskChange::NoticeDue => self.tell(&agent, task, Vec::new()),
+            TaskChange::Settled => {
+                let taken = self.tell(&agent, task, vec![settled(task)]);
+                if !taken {
+                    self.keep(&agent, task, true, true);
+                }
+            }
+            TaskChange::NoticeDue if owed => {}
+            TaskChange::NoticeDue => {
+                let taken = self.tell(&agent, task, Vec::new());
+                if !taken {
+                    self.keep(&agent, task, false, true);
+                }
+            }
             TaskChange::Collected => self.withdraw(&agent, &task.id),
             _ => {}
         }
     }
+}
+
+/// Whether the session took it.
+fn record(agent: &Agent, task: &TaskSnapshot, event: Extension) -> bool {
+    let recorded = agent.record(event);
+    if let Err(error) = &recorded {
+        tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not recorded");
+    }
+    recorded.is_ok()
 }
 
 fn started(task: &TaskSnapshot) -> Extension {

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    AgentId, AppendError, Flushed, MemoryStore, OpenedSession, SessionLog, SessionStore,
+    Agent, AgentId, AppendError, Flushed, MemoryStore, OpenedSession, SessionLog, SessionStore,
     StoreError, StoredEvent, Visit,
 };
+use offshoot_task::TaskId;
 use serde_json::json;
-use support::{Setup, World};
+use support::{Setup, World, soon};
 
 /// A store whose logs are full once they are told to be.
 #[derive(Default)]
@@ -109,5 +110,66 @@ async fn t172_a_notice_that_cannot_be_delivered_is_logged_and_the_task_has_ended
     }
     let task = world.tasks.get(root.scope().id(), &id).unwrap();
     assert!(task.status.is_terminal());
+    assert_eq!((task.reported, task.unread), (false, 4));
     full.store(false, Ordering::SeqCst);
+}
+
+/// A task whose end came while the log was full; it is not any more.
+async fn an_end_that_was_not_taken() -> (World, Agent, TaskId) {
+    let store = Full::default();
+    let full = Arc::clone(&store.full);
+    let agents = json!({"root": [{"text": "ok", "repeat": "forever"}]});
+    let world = World::over(Arc::new(store), agents, Setup::default());
+    let root = world.root();
+    let (id, end) = world.task(&root, "frame");
+    full.store(true, Ordering::SeqCst);
+    end.output("done");
+    root.scope().unheld().await;
+    full.store(false, Ordering::SeqCst);
+    (world, root, id)
+}
+
+/// The ends in the session, and whether they say that they were reported.
+fn ends(world: &World) -> Vec<Option<bool>> {
+    let ends = world.extensions("task/settled");
+    ends.iter()
+        .map(|end| end.fields.get("reported")?.as_bool())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t172_an_end_whose_notice_was_not_taken_is_still_read_in_full() {
+    let (world, root, id) = an_end_that_was_not_taken().await;
+    let args = json!({"task_id": id.to_string()});
+    let output = world.call(&root, "task_output", args).await;
+    assert!(output.text.contains("done"), "{}", output.text);
+    let task = world.tasks.get(root.scope().id(), &id).unwrap();
+    assert_eq!((task.reported, task.unread), (true, 0));
+    assert_eq!(ends(&world), [Some(true)], "the session says so, too");
+    let (_, end) = world.task(&root, "another");
+    end.output("more");
+    soon("rest", root.rest()).await;
+    let notices = world.accepted(&root, "task");
+    assert_eq!(notices.len(), 1);
+    assert!(notices[0].to_text().contains("> more"));
+    assert_eq!(ends(&world), [Some(true), Some(false)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t172_a_notice_that_was_not_taken_is_given_at_the_next_chance_once() {
+    let (world, root, id) = an_end_that_was_not_taken().await;
+    let (other, end) = world.task(&root, "another");
+    let notices = world.accepted(&root, "task");
+    assert_eq!(notices.len(), 1, "the start of another task was a chance");
+    let notice = notices[0].to_text();
+    assert!(notice.contains(&id.to_string()), "{notice}");
+    assert!(notice.ends_with("> done"), "{notice}");
+    let task = world.tasks.get(root.scope().id(), &id).unwrap();
+    assert_eq!((task.reported, task.unread), (true, 0));
+    end.output("more");
+    soon("rest", root.rest()).await;
+    let notices = world.accepted(&root, "task");
+    assert_eq!(notices.len(), 2);
+    assert!(notices[1].to_text().contains(&other.to_string()));
+    assert_eq!(ends(&world), [Some(false), Some(false)]);
 }
