@@ -33,13 +33,18 @@ use tokio::sync::Notify;
 use cleanups::{Cleanup, Cleanups};
 
 // Invariants
-// 1. `word` is (closing bit, number of holds). A hold is taken by a compare-and-swap that fails
-//    once the bit is set, so no hold appears after closing began.
+// 1. `word` is (closing bit, watched bit, number of holds). A hold is taken by a compare-and-swap that
+//    fails once the closing bit is set, so no hold appears after closing began.
 // 2. `Phase` only moves Open -> Closing -> Closed, under `state`'s lock.
 // 3. Cleanups are popped one at a time, last in first out, by the one task that closes; the lock is
 //    never held while a cleanup runs.
 // 4. Every wait re-checks its condition after it registered with `changed`.
+// 5. Whoever waits for the holds sets the watched bit before it looks at them, so the release of the
+//    last hold either sees the bit, or is seen. Where nobody ever waited, a release wakes nobody. The
+//    bit stays.
 const CLOSING: u64 = 1 << 63;
+const WATCHED: u64 = 1 << 62;
+const HOLDS: u64 = WATCHED - 1;
 
 /// How long closing waits for one cleanup before it gives it up and goes on.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
@@ -250,13 +255,17 @@ impl Scope {
     /// How many holds are taken now.
     #[must_use]
     pub fn holds(&self) -> usize {
-        let holds = self.0.word.load(Ordering::Acquire) & !CLOSING;
+        let holds = self.0.word.load(Ordering::Acquire) & HOLDS;
         usize::try_from(holds).unwrap_or(usize::MAX)
     }
 
     /// Waits until nothing holds the scope. Dropping the future has no effect.
     pub async fn unheld(&self) {
-        self.until(|| self.holds() == 0).await;
+        self.until(|| {
+            // Not a load: in the order of the word it comes before the last release, or after it.
+            self.0.word.fetch_or(WATCHED, Ordering::AcqRel) & HOLDS == 0
+        })
+        .await;
     }
 
     async fn until(&self, mut done: impl FnMut() -> bool) {
@@ -425,7 +434,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // AcqRel: what was done under the hold happens before a reader sees it released.
         let before = self.scope.0.word.fetch_sub(1, Ordering::AcqRel);
-        if before & !CLOSING == 1 {
+        if before & HOLDS == 1 && before & WATCHED != 0 {
             self.scope.0.changed.notify_waiters();
         }
     }

@@ -1,7 +1,9 @@
 //! Structured ownership, through its public face.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use offshoot_core::{CleanupFailure, Scope, ScopeClosed};
@@ -211,5 +213,47 @@ async fn a_hold_never_slips_past_the_closing() {
         assert_eq!(at_once, at_the_end);
         drop(taken);
         assert_eq!(scope.holds(), 0);
+    }
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn each_wait_for_the_last_release_is_woken_whoever_waited_before() {
+    let scope = Scope::root("owner");
+    drop(scope.hold().expect("open"));
+    for _ in 0..3 {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        let hold = scope.hold().expect("open");
+        let (mut first, mut second) = (pin!(scope.unheld()), pin!(scope.unheld()));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        drop(hold);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 2);
+        assert!(first.as_mut().poll(&mut cx).is_ready());
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+        assert_eq!(scope.holds(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_beside_a_wait_that_begins_is_not_missed() {
+    for _ in 0..2000 {
+        let scope = Scope::root("owner");
+        let hold = scope.hold().expect("open");
+        let release = tokio::spawn(async move { drop(hold) });
+        let wait = tokio::time::timeout(Duration::from_secs(60), scope.unheld());
+        wait.await.expect("the release is seen");
+        release.await.expect("it does not panic");
     }
 }

@@ -17,17 +17,24 @@ const DETAIL_LIMIT: usize = 500;
 
 /// `text` as a bounded label line; `None` when nothing visible is left.
 pub(crate) fn label_line(text: &str) -> Option<Arc<str>> {
-    let plain = text.len() <= LABEL_LIMIT
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && text.bytes().all(|b| (b' '..=b'~').contains(&b))
-        && !text.contains("  ");
-    let line: Arc<str> = if plain {
+    let line: Arc<str> = if is_plain(text) {
         text.into()
     } else {
         one_line(text, LABEL_LIMIT).into()
     };
     (!line.is_empty()).then_some(line)
+}
+
+/// Whether `text` is a bounded line already, found in one pass: nearly every label is.
+fn is_plain(text: &str) -> bool {
+    // A space at the start, as after another one.
+    let mut last = b' ';
+    text.len() <= LABEL_LIMIT
+        && text.bytes().all(|b| {
+            let before = std::mem::replace(&mut last, b);
+            (b'!'..=b'~').contains(&b) || (b == b' ' && before != b' ')
+        })
+        && last != b' '
 }
 
 /// `text` as a bounded detail line; `None` when nothing visible is left.
@@ -148,5 +155,23 @@ impl TaskSpec {
                 OutputSource::Buffer(buffer) => Some(buffer),
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Plain is exactly what making a line of it leaves alone, within printable ASCII.
+        #[test]
+        fn a_plain_label_is_a_line_already(text in "[ a-z\u{e9}\u{202e}\n~!]{0,12}( {0,2}x{180,200})?") {
+            let line = one_line(&text, LABEL_LIMIT);
+            prop_assert_eq!(is_plain(&text), text.is_ascii() && !text.is_empty() && line == text);
+            let label = label_line(&text);
+            prop_assert_eq!(label.as_deref().unwrap_or_default(), line);
+        }
     }
 }
