@@ -1,12 +1,16 @@
 //! Messages between adjacent agents, and from a host to any of them.
 
 use offshoot_agent::{
-    Agent, AgentId, CancelCause, Delivered, Message, MessageId, Pending, Placement, RunId,
-    SendError, SessionStart, Status,
+    Agent, AgentId, Delivered, Message, MessageId, Pending, Placement, RunId, SendError,
+    SessionStart,
 };
 
 use crate::event::RunRecord;
-use crate::{DeliverError, Descriptor, Interrupter, Mode, StartError, Subagents, notice};
+use crate::host::{HostError, Session};
+use crate::open::{self, OpenFault, Opening};
+use crate::resident::With;
+use crate::state::activation::{Command, Reply};
+use crate::{DeliverError, Descriptor, Interrupter, Mode, Subagents, notice};
 
 /// On whose authority something is done.
 #[derive(Clone, Copy, Debug)]
@@ -73,14 +77,6 @@ impl Sent {
     }
 }
 
-fn put(agent: &Agent, message: Message, verb: Verb) -> Result<Delivered, SendError> {
-    match verb {
-        Verb::Followup => agent.followup(message),
-        Verb::Steer => agent.steer(message),
-        Verb::Inject => agent.inject(message),
-    }
-}
-
 impl Subagents {
     /// Sends a message from an agent to its parent or to one of its continuable children, which is
     /// resumed when it has settled. Resolves when the message is in the receiver's inbox; it is read
@@ -115,13 +111,14 @@ impl Subagents {
         parent: &AgentId,
         message: Message,
     ) -> Result<Sent, DeliverError> {
-        let Some(activation) = self.activation(sender.id()) else {
+        let Some(resident) = self.resident(sender.id()) else {
             return Err(DeliverError::OneShotSender);
         };
-        if activation.child() != sender || activation.parent().id() != parent {
+        let present = self.0.host.agents.get(sender.id());
+        if present.as_ref() != Some(sender) || resident.parent.id() != parent {
             return Err(DeliverError::ParentUnavailable);
         }
-        match activation.parent().steer(message) {
+        match resident.parent.steer(message) {
             Ok(delivered) => Ok(Sent::to_resident(delivered)),
             Err(SendError::Closed | SendError::Closing) => Err(DeliverError::ParentUnavailable),
             Err(error) => Err(DeliverError::Refused(parent.clone(), error)),
@@ -141,37 +138,42 @@ impl Subagents {
         verb: Verb,
     ) -> Result<Sent, DeliverError> {
         loop {
-            let Some(activation) = self.activation(target) else {
-                let resuming = self.0.resuming.lock().await;
-                if self.activation(target).is_some() {
-                    continue;
+            let Some(resident) = self.resident(target) else {
+                let (message, verb) = (message.clone(), verb);
+                match self.resume(authority, target, message, verb).await? {
+                    Some(sent) => return Ok(sent),
+                    // Somebody else resumes it.
+                    None => continue,
                 }
-                let sent = self.resume(authority, target, message, verb);
-                drop(resuming);
-                return sent;
             };
             if let Authority::Agent(sender) = authority
-                && activation.parent() != sender
+                && resident.parent != *sender
             {
                 return Err(DeliverError::Unknown(target.to_string()));
             }
-            match put(activation.child(), message.clone(), verb) {
+            if self.tell(&resident, Command::Deliver, &With::Nothing) == Reply::Later {
+                resident.passed().await;
+                continue;
+            }
+            let (message, children) = (message.clone(), self.children());
+            let put = open::contain(|| children.deliver(&resident.residency, message, verb));
+            match put.await {
                 Ok(delivered) => return Ok(Sent::to_resident(delivered)),
                 // It is settling: what comes now is for its next residency.
-                Err(SendError::Closing | SendError::Closed) => activation.settled().await,
-                Err(error) => return Err(DeliverError::Refused(target.clone(), error)),
+                Err(error) if error.is_over() => resident.settled().await,
+                Err(error) => return Err(refused(target, error)),
             }
         }
     }
 
-    /// Makes a settled child resident again, from its session alone. Nothing is awaited.
-    fn resume(
+    /// Makes a settled child resident again, from its session alone. `None` when somebody else does.
+    async fn resume(
         &self,
         authority: Authority<'_>,
         target: &AgentId,
         message: Message,
         verb: Verb,
-    ) -> Result<Sent, DeliverError> {
+    ) -> Result<Option<Sent>, DeliverError> {
         let unknown = || DeliverError::Unknown(target.to_string());
         let start = self.session_start(target).ok_or_else(unknown)?;
         let parent_id = start.parent.as_ref().ok_or_else(unknown)?;
@@ -197,43 +199,31 @@ impl Subagents {
         let kit = descriptor
             .kit(parent.kit())
             .map_err(|error| not_resumable(error.to_string()))?;
-        let hold = parent
-            .scope()
-            .hold()
-            .map_err(|_| StartError::ParentClosing)?;
-        let place = self.0.limit.take(parent.scope())?;
         let run_id = RunId::fresh();
         let extra = descriptor.to_fields(&run_id);
-        let child = Agent::resume(&self.0.host, Some(parent.scope()), target, extra, kit)
-            .map_err(|error| not_resumable(error.to_string()))?;
         let run = RunRecord {
             child: target.clone(),
             run_id,
             provider: descriptor.provider,
             mode: Mode::Continuable,
-            label: child.label().to_owned(),
+            label: start.label.unwrap_or_default(),
             task_id: None,
         };
-        let activation = match self.activate(&parent, child.clone(), run, hold, place) {
-            Ok(activation) => activation,
-            Err(error) => {
-                drop(child.close(Pending::Keep));
-                return Err(error.into());
-            }
+        let Some(opening) = Opening::enter(self, &parent, run) else {
+            return Ok(None);
         };
-        self.recover(&child);
-        let accepted = put(&child, message, verb);
-        if accepted.is_err() {
-            activation.keep_from_parent();
-            child.begin_close(Pending::Keep);
+        opening.tie()?;
+        let session = Session::Stored { extra, kit };
+        let begun = opening.complete(session, message, verb, Pending::Keep);
+        match begun.await {
+            Ok(delivered) => Ok(Some(Sent {
+                message_id: delivered.message_id,
+                destination: Destination::Resumed,
+            })),
+            Err(OpenFault::Parent(error)) => Err(error.into()),
+            Err(OpenFault::Host(error)) => Err(not_resumable(error.to_string())),
+            Err(OpenFault::First(error)) => Err(refused(target, error)),
         }
-        child.start();
-        self.watch(&activation);
-        let delivered = accepted.map_err(|error| DeliverError::Refused(target.clone(), error))?;
-        Ok(Sent {
-            message_id: delivered.message_id,
-            destination: Destination::Resumed,
-        })
     }
 
     /// What a stored session says of itself.
@@ -262,32 +252,24 @@ impl Subagents {
         {
             return Err(DeliverError::Unknown(target.to_string()));
         }
-        let Some(activation) = self.activation(target) else {
-            return Ok(());
-        };
-        let child = activation.child();
-        let cut = child.cancel(CancelCause::Interrupt, Pending::Keep);
-        if !cut && child.status() == Status::Idle && child.scope().holds() > 0 {
-            activation.note_interrupt();
+        if let Some(resident) = self.resident(target) {
             let by = match authority {
                 Authority::Agent(_) => Interrupter::Model,
-                Authority::Host => {
-                    // A human's stop is told, and does not start the child again: quietly.
-                    child.cancel(CancelCause::User, Pending::Keep);
-                    Interrupter::Human
-                }
+                Authority::Host => Interrupter::Human,
             };
-            self.work().stop(child, by, "interrupted");
+            self.tell(&resident, Command::Interrupt, &With::By(by));
         }
         Ok(())
     }
 
-    /// Ends a resident child with everything that it started; its parent is told.
+    /// Ends a resident child with everything that it started; its parent is told. False when it is
+    /// ending already, or not resident.
     pub fn dispose(&self, target: &AgentId) -> bool {
-        let Some(activation) = self.activation(target) else {
+        let Some(resident) = self.resident(target) else {
             return false;
         };
-        activation.child().begin_close(Pending::Discard)
+        let close = Command::Close(Pending::Discard);
+        self.tell(&resident, close, &With::Nothing) != Reply::NoOp
     }
 
     fn descends(&self, target: &AgentId, ancestor: &AgentId) -> bool {
@@ -305,5 +287,12 @@ impl Subagents {
             }
         }
         false
+    }
+}
+
+fn refused(target: &AgentId, error: HostError) -> DeliverError {
+    match error {
+        HostError::Send(error) => DeliverError::Refused(target.clone(), error),
+        error => DeliverError::Host(target.clone(), error),
     }
 }

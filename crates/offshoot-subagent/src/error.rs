@@ -2,7 +2,7 @@
 
 use offshoot_agent::{AgentId, FilterError, OpenError, SendError};
 
-use crate::ProviderError;
+use crate::{HostError, ProviderError};
 
 /// A provider was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +78,9 @@ pub enum StartError {
     /// The prompt, or the record of the start, could not be accepted.
     #[error("the subagent could not be started: {0}")]
     Send(#[from] SendError),
+    /// Where the child should live failed.
+    #[error("the subagent could not be started: {0}")]
+    Host(HostError),
     /// The run was cancelled before it began.
     #[error("the delegation was cancelled before it began")]
     Cancelled,
@@ -108,6 +111,7 @@ impl StartError {
             Self::Provider(_) => "PROVIDER_FAILED",
             Self::Open(_) => "SESSION_FAILED",
             Self::Send(error) => error.code(),
+            Self::Host(error) => error.code(),
             Self::Cancelled => "CANCELLED",
         }
     }
@@ -141,6 +145,9 @@ pub enum DeliverError {
     /// The receiver refused.
     #[error("agent {0} did not accept the message: {1}")]
     Refused(AgentId, SendError),
+    /// Where the child lives failed.
+    #[error("agent {0} could not be reached: {1}")]
+    Host(AgentId, HostError),
 }
 
 impl DeliverError {
@@ -154,6 +161,7 @@ impl DeliverError {
             Self::ParentUnavailable => "PARENT_UNAVAILABLE",
             Self::Start(error) => error.code(),
             Self::Refused(_, error) => error.code(),
+            Self::Host(_, error) => error.code(),
         }
     }
 }

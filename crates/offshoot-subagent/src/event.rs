@@ -106,6 +106,22 @@ pub(crate) fn children(projection: &Projection) -> Vec<(RunRecord, TreeUsage)> {
     runs
 }
 
+/// Whether a session says that this run began.
+pub(crate) fn started(projection: &Projection, run: &RunId) -> bool {
+    knows(projection, STARTED, run)
+}
+
+/// Whether a session says that this run is over.
+pub(crate) fn settled(projection: &Projection, run: &RunId) -> bool {
+    knows(projection, SETTLED, run)
+}
+
+fn knows(projection: &Projection, kind: &str, run: &RunId) -> bool {
+    projection
+        .extensions()
+        .any(|event| event.kind == kind && event.field("run_id") == Some(run.as_str()))
+}
+
 fn usage(settled: &Extension) -> TreeUsage {
     let usage = settled.fields.get("usage").cloned();
     usage

@@ -1,35 +1,29 @@
 //! How many children of one tree may be live at once.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_core::{Scope, ScopeId};
 
 use crate::StartError;
+use crate::state::capacity::{Capacity, Command, Reply};
 
-type Counts = Arc<Mutex<HashMap<ScopeId, usize>>>;
+type Trees = Arc<Mutex<Capacity<ScopeId>>>;
 
 /// Counts live children by tree.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TreeLimit {
-    counts: Counts,
-    max: usize,
-}
+#[derive(Clone, Debug)]
+pub(crate) struct TreeLimit(Trees);
 
 /// A place for one live child; dropping it frees the place.
 #[must_use = "dropping the place frees it"]
 #[derive(Debug)]
 pub(crate) struct Place {
-    counts: Counts,
+    trees: Trees,
     tree: ScopeId,
 }
 
 impl TreeLimit {
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            counts: Counts::default(),
-            max,
-        }
+        Self(Arc::new(Mutex::new(Capacity::new(max))))
     }
 
     /// Takes a place in the tree that `scope` belongs to.
@@ -39,27 +33,20 @@ impl TreeLimit {
             top = parent;
         }
         let tree = top.id();
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(tree).or_default();
-        if *count >= self.max {
-            return Err(StartError::TooMany { limit: self.max });
+        let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match trees.apply(Command::Take(tree)) {
+            Reply::Taken => Ok(Place {
+                trees: Arc::clone(&self.0),
+                tree,
+            }),
+            _ => Err(StartError::TooMany { limit: trees.max() }),
         }
-        *count += 1;
-        Ok(Place {
-            counts: Arc::clone(&self.counts),
-            tree,
-        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.tree) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.tree);
-            }
-        }
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        trees.apply(Command::Free(self.tree));
     }
 }

@@ -1,8 +1,9 @@
 //! The children of an agent.
 
-use offshoot_agent::{Agent, AgentId, Projection, Status};
+use offshoot_agent::{Agent, AgentId, Projection};
 
 use crate::event::children;
+use crate::host::Look;
 use crate::{Mode, RunRecord, Subagents, TreeUsage};
 
 /// What a child is doing.
@@ -51,14 +52,6 @@ pub struct Listed {
 }
 
 impl Subagents {
-    pub(crate) fn resident_children(&self, parent: &AgentId) -> Vec<Agent> {
-        let agents = self.0.host.agents.list();
-        let below = agents
-            .into_iter()
-            .filter(|agent| agent.parent_id() == Some(parent));
-        below.collect()
-    }
-
     /// The continuable children of `agent`, in the order in which they were started; with
     /// `descendants` also those below them, each after its parent.
     #[must_use]
@@ -86,7 +79,7 @@ impl Subagents {
         for (run, cost) in runs {
             let live = self.0.host.agents.get(&run.child);
             if run.mode == Mode::Continuable {
-                listed.push(self.describe(&run, cost, parent, depth, live.as_ref()));
+                listed.push(self.describe(&run, cost, parent, depth));
             }
             // Bounded by the depth of real sessions; a ring in damaged ones ends at the limit.
             if !descendants || depth >= self.0.settings.max_depth {
@@ -103,33 +96,21 @@ impl Subagents {
         }
     }
 
-    fn describe(
-        &self,
-        run: &RunRecord,
-        cost: TreeUsage,
-        parent: &AgentId,
-        depth: u32,
-        live: Option<&Agent>,
-    ) -> Listed {
-        let status = match live {
-            Some(agent) => match agent.status() {
-                Status::Running => ChildStatus::Running,
-                _ if agent.scope().holds() > 0 => ChildStatus::Waiting,
-                _ => ChildStatus::Idle,
-            },
-            None => ChildStatus::Ready,
-        };
-        let usage = live.map(Agent::usage);
+    fn describe(&self, run: &RunRecord, cost: TreeUsage, parent: &AgentId, depth: u32) -> Listed {
+        let look = self.children().look(&run.child);
+        let look = look.unwrap_or(Look {
+            status: ChildStatus::Ready,
+            usage: cost,
+            works: Vec::new(),
+        });
         Listed {
             id: run.child.clone(),
             parent: parent.clone(),
             depth,
             label: run.label.clone(),
-            status,
-            usage: usage.map_or(cost, |(own, total)| TreeUsage::new(own, total)),
-            works: live
-                .map(|agent| self.work().describe(agent))
-                .unwrap_or_default(),
+            status: look.status,
+            usage: look.usage,
+            works: look.works,
         }
     }
 }

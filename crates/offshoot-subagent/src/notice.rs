@@ -1,52 +1,33 @@
 //! The words that tell a parent of its child. The one place that writes them.
 
-use offshoot_agent::{Agent, AgentId, Message, Source};
+use offshoot_agent::{AgentId, Message, Source};
 use offshoot_core::text;
 
+use crate::Outcome;
 use crate::event::RunRecord;
-use crate::{Outcome, TreeUsage};
+use crate::host::{Settlement, Waiting};
 
 /// The most of a child's closing message that goes into a notice, in bytes; the end is kept.
 const CLOSING_BYTES: usize = 32 * 1024;
 const WORDS_BYTES: usize = 4 * 1024;
 const ERROR_BYTES: usize = 500;
 
-/// How one run of a child ended, as its parent is told.
-#[derive(Clone, Debug)]
-pub(crate) struct Settlement {
-    pub(crate) outcome: Outcome,
-    pub(crate) text: String,
-    /// Whether the token limit cut `text` off.
-    pub(crate) cut: bool,
-    pub(crate) error: Option<String>,
-    pub(crate) usage: TreeUsage,
-    /// What had to be stopped with it, each as one line.
-    pub(crate) stopped: Vec<String>,
-    /// The generation of the notice.
-    pub(crate) generation: u64,
+/// Tells a parent how a run of its child ended.
+pub(crate) fn settled(settlement: &Settlement, run: &RunRecord) -> Message {
+    let source = Source::new("settled", settlement.generation)
+        .with("child", run.child.as_str())
+        .with("run_id", run.run_id.as_str())
+        .with("outcome", settlement.outcome.as_str())
+        .with(
+            "usage",
+            serde_json::to_value(settlement.usage).unwrap_or_default(),
+        );
+    let (summary, closing) = (settlement.summary(run), settlement.closing());
+    let stopped = settlement.stopped_note();
+    Message::text(source, format!("{summary}{stopped}\n\n{closing}"))
 }
 
 impl Settlement {
-    pub(crate) fn message(&self, run: &RunRecord) -> Message {
-        let source = Source::new("settled", self.generation)
-            .with("child", run.child.as_str())
-            .with("run_id", run.run_id.as_str())
-            .with("outcome", self.outcome.as_str())
-            .with(
-                "usage",
-                serde_json::to_value(self.usage).unwrap_or_default(),
-            );
-        Message::text(
-            source,
-            format!(
-                "{}{}\n\n{}",
-                self.summary(run),
-                self.stopped_note(),
-                self.closing()
-            ),
-        )
-    }
-
     fn stopped_note(&self) -> String {
         match self.stopped.as_slice() {
             [] => String::new(),
@@ -96,26 +77,24 @@ impl Settlement {
 }
 
 /// Tells a parent that its child is quiet and waits for what it started.
-pub(crate) fn waiting(child: &Agent, works: &[String], generation: u64) -> Message {
-    let source = Source::new("waiting", generation).with("child", child.id().as_str());
-    let words = child.with_projection(|p| p.facts().text.clone());
-    let parked = child.with_projection(|p| p.inbox().len());
-    let waits_for = match (works, parked) {
+pub(crate) fn waiting(run: &RunRecord, waiting: &Waiting) -> Message {
+    let source = Source::new("waiting", waiting.generation).with("child", run.child.as_str());
+    let waits_for = match (waiting.works.as_slice(), waiting.parked) {
         ([], 0) => "work that it started".to_owned(),
         ([], parked) => format!(
             "another message: it was interrupted, and reads the {parked} that wait for it with the next one"
         ),
         (works, _) => works.join("; "),
     };
-    let words = if words.trim().is_empty() {
+    let words = if waiting.text.trim().is_empty() {
         "It has said nothing yet.".to_owned()
     } else {
         format!(
             "Its last message so far:\n\n{}",
-            text::marked_tail(&words, WORDS_BYTES)
+            text::marked_tail(&waiting.text, WORDS_BYTES)
         )
     };
-    let who = name(child.id(), child.label());
+    let who = name(&run.child, &run.label);
     let text =
         format!("{who} ended its turn and is not finished: it waits for {waits_for}.\n\n{words}");
     Message::text(source, text)

@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::tell_parent;
 use crate::event::RunRecord;
+use crate::host::Settlement;
 use crate::limit::Place;
-use crate::notice::Settlement;
 use crate::provider::contain;
+use crate::settle::tell_parent;
 use crate::{
     ChildRequest, Mode, Outcome, OutputSchema, Provider, ProviderError, Run, RunRequest, RunResult,
     StartError, StopSignal, Subagents, TreeUsage, compose,

@@ -2,16 +2,23 @@
 
 use offshoot_agent::{Agent, Event, Projection, Usage};
 
-use crate::activation::tell_parent;
 use crate::event::{RunRecord, open_runs};
-use crate::notice::Settlement;
-use crate::{Mode, Outcome, Subagents, TreeUsage};
+use crate::ground::Ground;
+use crate::host::Settlement;
+use crate::settle::tell_parent;
+use crate::{Mode, Outcome, Subagents, TreeUsage, notice};
 
 impl Subagents {
     /// Tells a resumed agent, before it runs, of everything that it had started and that was not
     /// settled in its session: children that settled unannounced with their outcome, the others as
     /// lost; then what [`LiveWork`](crate::LiveWork) knows. Told once: it is in the session then.
     pub fn recover(&self, agent: &Agent) {
+        self.0.ground.recover(agent);
+    }
+}
+
+impl Ground {
+    pub(crate) fn recover(&self, agent: &Agent) {
         self.retell(agent);
         for run in agent.with_projection(open_runs) {
             let settlement = self.left_behind(&run);
@@ -34,13 +41,13 @@ impl Subagents {
             usage,
             ..self.left_behind(&run)
         };
-        if let Err(error) = agent.notify(settlement.message(&run), true) {
+        if let Err(error) = agent.notify(notice::settled(&settlement, &run), true) {
             tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
         }
     }
 
     fn left_behind(&self, run: &RunRecord) -> Settlement {
-        let projection = match self.0.host.store.read(&run.child) {
+        let projection = match self.host.store.read(&run.child) {
             Ok(events) => Projection::of(&events),
             Err(error) => {
                 tracing::warn!(child = %run.child, %error, "a child's session cannot be read");
@@ -64,7 +71,7 @@ impl Subagents {
             error: facts.error.clone(),
             usage: TreeUsage::new(
                 facts.usage,
-                self.total(&projection, self.0.settings.max_depth),
+                self.total(&projection, self.settings.max_depth),
             ),
             stopped: Vec::new(),
             generation: facts.generation + 1,
@@ -95,7 +102,7 @@ impl Subagents {
             return total;
         };
         for run in open_runs(projection) {
-            if let Ok(events) = self.0.host.store.read(&run.child) {
+            if let Ok(events) = self.host.store.read(&run.child) {
                 total += self.total(&Projection::of(&events), below);
             }
         }
@@ -104,7 +111,7 @@ impl Subagents {
 
     /// Nobody can resume a one-shot run: what it had not read will never be read.
     fn discard_unread(&self, run: &RunRecord) {
-        let discarded = self.0.host.amend(&run.child, |projection| {
+        let discarded = self.host.amend(&run.child, |projection| {
             let inbox = projection.inbox();
             let unread = inbox.claimed().chain(inbox.entries());
             unread

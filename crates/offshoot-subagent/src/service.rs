@@ -1,15 +1,17 @@
 //! The service that owns delegation in one runtime.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
 
-use crate::activation::Activation;
+use crate::ground::Ground;
 use crate::limit::TreeLimit;
-use crate::{Capabilities, Provider, RegisterError, StartError};
+use crate::resident::Resident;
+use crate::{Capabilities, ChildHost, LocalHost, Provider, RegisterError, StartError};
 
 /// Limits and times of delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,32 +70,15 @@ pub trait LiveWork: Send + Sync + 'static {
     fn recover(&self, agent: &Agent);
 }
 
-struct NoWork;
-
-impl LiveWork for NoWork {
-    fn describe(&self, _: &Agent) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stop(&self, _: &Agent, _: Interrupter, _: &str) {}
-
-    fn was_alive(&self, _: &Projection) -> bool {
-        false
-    }
-
-    fn recover(&self, _: &Agent) {}
-}
-
 pub(crate) struct Inner {
     pub(crate) host: AgentHost,
     pub(crate) settings: SubagentSettings,
     pub(crate) limit: TreeLimit,
     /// In the order of registration.
     providers: Mutex<Vec<(String, Arc<dyn Provider>)>>,
-    activations: Mutex<HashMap<AgentId, Arc<Activation>>>,
-    /// One cold resume at a time: two messages to one cold child must not make it resident twice.
-    pub(crate) resuming: tokio::sync::Mutex<()>,
-    work: OnceLock<Arc<dyn LiveWork>>,
+    pub(crate) ground: Arc<Ground>,
+    residents: Mutex<HashMap<AgentId, Arc<Resident>>>,
+    children: Arc<dyn ChildHost>,
 }
 
 /// Delegation in one runtime. Cloning gives another handle to the same service.
@@ -104,23 +89,35 @@ impl fmt::Debug for Subagents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subagents")
             .field("settings", &self.0.settings)
-            .field("resident", &self.activations().len())
+            .field("resident", &self.residents().len())
             .finish_non_exhaustive()
     }
 }
 
 impl Subagents {
-    /// A service without providers.
+    /// A service without providers, whose continuable children live in this process.
     #[must_use]
     pub fn new(host: AgentHost, settings: SubagentSettings) -> Self {
+        Self::hosted(host, settings, |local| Arc::new(local))
+    }
+
+    /// A service without providers, whose continuable children live where `place` says. It is given the
+    /// host of this process, to use it or to stand before it.
+    #[must_use]
+    pub fn hosted(
+        host: AgentHost,
+        settings: SubagentSettings,
+        place: impl FnOnce(LocalHost) -> Arc<dyn ChildHost>,
+    ) -> Self {
+        let ground = Arc::new(Ground::new(host.clone(), settings));
         Self(Arc::new(Inner {
             host,
             settings,
             limit: TreeLimit::new(settings.max_live_children),
             providers: Mutex::default(),
-            activations: Mutex::default(),
-            resuming: tokio::sync::Mutex::default(),
-            work: OnceLock::new(),
+            children: place(LocalHost::new(Arc::clone(&ground))),
+            ground,
+            residents: Mutex::default(),
         }))
     }
 
@@ -138,11 +135,17 @@ impl Subagents {
 
     /// Says what agents start besides subagents. Only the first call counts.
     pub fn set_live_work(&self, work: Arc<dyn LiveWork>) {
-        let _ = self.0.work.set(work);
+        self.0.ground.set_work(work);
     }
 
-    pub(crate) fn work(&self) -> &dyn LiveWork {
-        self.0.work.get().map_or(&NoWork, AsRef::as_ref)
+    /// Where continuable children live.
+    pub(crate) fn children(&self) -> &dyn ChildHost {
+        self.0.children.as_ref()
+    }
+
+    /// What an agent has started and is alive, each as one line.
+    pub(crate) fn alive_below(&self, agent: &Agent) -> Vec<String> {
+        self.0.ground.alive_below(agent)
     }
 
     fn registered(&self) -> MutexGuard<'_, Vec<(String, Arc<dyn Provider>)>> {
@@ -206,30 +209,34 @@ impl Subagents {
             .ok_or_else(|| StartError::NoProvider(name.to_owned()))
     }
 
-    fn activations(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Activation>>> {
+    fn residents(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Resident>>> {
         self.0
-            .activations
+            .residents
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn activation(&self, child: &AgentId) -> Option<Arc<Activation>> {
-        self.activations().get(child).cloned()
+    pub(crate) fn resident(&self, child: &AgentId) -> Option<Arc<Resident>> {
+        self.residents().get(child).cloned()
     }
 
-    pub(crate) fn enter(&self, activation: &Arc<Activation>) {
-        self.activations()
-            .insert(activation.child().id().clone(), Arc::clone(activation));
+    /// False when the child is resident, or is being made so.
+    pub(crate) fn enter(&self, resident: &Arc<Resident>) -> bool {
+        match self.residents().entry(resident.child().clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::clone(resident));
+                true
+            }
+        }
     }
 
-    pub(crate) fn leave(&self, activation: &Arc<Activation>) {
-        let mut activations = self.activations();
-        let id = activation.child().id();
-        if activations
-            .get(id)
-            .is_some_and(|present| Arc::ptr_eq(present, activation))
+    pub(crate) fn leave(&self, resident: &Arc<Resident>) {
+        let mut residents = self.residents();
+        if let Entry::Occupied(entry) = residents.entry(resident.child().clone())
+            && Arc::ptr_eq(entry.get(), resident)
         {
-            activations.remove(id);
+            entry.remove();
         }
     }
 

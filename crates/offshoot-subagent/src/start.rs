@@ -1,10 +1,12 @@
 //! Starting a continuable child.
 
-use offshoot_agent::{Agent, AgentId, MessageId, Pending, RunId};
+use offshoot_agent::{AgentId, MessageId, OpenError, Pending, RunId};
 
 use crate::event::RunRecord;
+use crate::host::Session;
+use crate::open::{OpenFault, Opening};
 use crate::provider::contain;
-use crate::{ChildPlan, ChildRequest, Mode, StartError, Subagents, compose};
+use crate::{ChildPlan, ChildRequest, Mode, StartError, Subagents, Verb, compose};
 
 /// A child that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,45 +74,28 @@ impl Subagents {
     pub async fn start(&self, request: ChildRequest) -> Result<Started, StartError> {
         let provider = self.check_request(&request, Mode::Continuable)?;
         let parent = &request.parent;
-        let hold = parent
-            .scope()
-            .hold()
-            .map_err(|_| StartError::ParentClosing)?;
-        let place = self.0.limit.take(parent.scope())?;
-        let seed = contain("seed", || provider.seed(parent)).await?;
-        // From here on nothing is awaited: the child is either wholly there or not at all.
         let run_id = RunId::fresh();
-        let plan = ChildPlan::new(&request, Mode::Continuable, &run_id, seed)?;
-        let label = plan.spec.label.clone();
-        let child = Agent::create(&self.0.host, Some(parent.scope()), plan.spec)?;
         let run = RunRecord {
-            child: child.id().clone(),
+            child: AgentId::fresh(),
             run_id: run_id.clone(),
             provider: request.provider.clone(),
             mode: Mode::Continuable,
-            label,
+            label: compose::label(&request.label),
             task_id: None,
         };
-        let activation = match self.activate(parent, child.clone(), run, hold, place) {
-            Ok(activation) => activation,
-            Err(error) => {
-                child.retract().await;
-                return Err(error);
-            }
-        };
-        let accepted = child.followup(plan.prompt);
-        if accepted.is_err() {
-            activation.keep_from_parent();
-            child.begin_close(Pending::Discard);
-        }
-        child.start();
-        self.watch(&activation);
-        let delivered = accepted?;
-        let message_id = delivered.message_id;
+        let child = run.child.clone();
+        let opening = Opening::enter(self, parent, run)
+            .ok_or_else(|| StartError::Open(OpenError::Live(child.clone())))?;
+        opening.tie()?;
+        let seed = contain("seed", || provider.seed(parent)).await?;
+        let plan = ChildPlan::new(&request, Mode::Continuable, &run_id, seed)?;
+        let (session, prompt) = (Session::New(plan.spec), plan.prompt);
+        let begun = opening.complete(session, prompt, Verb::Followup, Pending::Discard);
+        let delivered = begun.await.map_err(OpenFault::into_start_error)?;
         Ok(Started {
-            child: child.id().clone(),
+            child,
             run_id,
-            message_id,
+            message_id: delivered.message_id,
         })
     }
 }
