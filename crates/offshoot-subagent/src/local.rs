@@ -162,7 +162,8 @@ impl LocalHost {
         let child = &tenant.child;
         loop {
             let epoch = child.epoch();
-            if child.status() == Status::Closing || child.close_if_settled() {
+            let ending = matches!(child.status(), Status::Closing | Status::Closed);
+            if ending || child.close_if_settled() {
                 return None;
             }
             // Idle and not settled: it waits for what it started, or, after an interrupt, for a

@@ -113,7 +113,10 @@ impl Opening {
         };
         service.tell(resident, command, &With::Nothing);
         service.watch(resident, reports);
-        first.map_err(OpenFault::First)
+        first.map_err(|error| match resident.parent.scope().is_closing() {
+            true if error.is_over() => OpenFault::Parent(StartError::ParentClosing),
+            _ => OpenFault::First(error),
+        })
     }
 
     /// The parent's closing closes the child, and waits for it.

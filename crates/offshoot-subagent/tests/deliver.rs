@@ -306,7 +306,9 @@ async fn s161_a_message_to_a_settling_child_waits_and_resumes_it() {
         ..SubagentSettings::default()
     });
     let root = world.root();
-    let (run, child) = world.child(&root, "child", []).await;
+    let done = Gate::default();
+    let acts = [Act::after(&done, Act::Say("done"))];
+    let (run, child) = world.child(&root, "child", acts).await;
     let (closing, gate) = (Gate::default(), Gate::default());
     let (reached, go) = (closing.clone(), gate.clone());
     let slow = async move || {
@@ -315,6 +317,7 @@ async fn s161_a_message_to_a_settling_child_waits_and_resumes_it() {
         Ok(())
     };
     child.scope().on_close("something slow", slow).unwrap();
+    done.open();
     closing.opened().await;
     let (service, sender, id) = (world.subagents.clone(), root.clone(), child.id().clone());
     let send = tokio::spawn(async move { service.send(&sender, id.as_str(), "late", 0).await });

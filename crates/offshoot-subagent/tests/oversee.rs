@@ -137,7 +137,7 @@ async fn a_listing_has_every_continuable_child_in_order() {
         .cast
         .plays("w", [Act::work(begin, Act::Say("waiting"))]);
     let waiting = world.subagents.start(request(&root, "w")).await.unwrap();
-    let waiting = world.host.agents.get(&waiting.child).unwrap();
+    let waiting = world.born(&waiting.child);
     world.until_idle_and_waiting(&waiting).await;
     let rows = |descendants| -> Vec<_> {
         let listed = world.subagents.list(&root, descendants);

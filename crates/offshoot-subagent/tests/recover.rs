@@ -219,7 +219,7 @@ async fn s114_s118_a_fork_without_a_past_begins_with_nothing_and_one_with_a_past
     let world = World::new();
     let root = world.root();
     let run = world.subagents.start(fork(&root, "early")).await.unwrap();
-    let early = world.host.agents.get(&run.child).unwrap();
+    let early = world.born(&run.child);
     world.settled(&root, &run).await;
     assert_eq!(words(&early), ["< the task of early", "> done"]);
     soon("rest", root.rest()).await;
@@ -229,7 +229,7 @@ async fn s114_s118_a_fork_without_a_past_begins_with_nothing_and_one_with_a_past
     let turns = root.with_projection(|p| p.turn());
     world.cast.plays("mute", [Act::Say("")]);
     let run = world.subagents.start(fork(&root, "mute")).await.unwrap();
-    let mute = world.host.agents.get(&run.child).unwrap();
+    let mute = world.born(&run.child);
     world.settled(&root, &run).await;
     assert!(words(&mute).contains(&"> a secret".to_owned()));
     assert_eq!(mute.with_projection(|p| p.turn()), turns + 1, "turns go on");
@@ -258,7 +258,7 @@ async fn s116_a_fork_in_the_middle_of_a_turn_has_the_finished_ones_only() {
     root.followup(Message::user("second")).unwrap();
     arrived.opened().await;
     let run = world.subagents.start(fork(&root, "child")).await.unwrap();
-    let child = world.host.agents.get(&run.child).unwrap();
+    let child = world.born(&run.child);
     world.settled(&root, &run).await;
     assert_eq!(
         words(&child),
@@ -277,7 +277,7 @@ async fn b109_a_fork_forks_again_and_a_resumed_one_keeps_its_past() {
     root.followup(Message::user("the beginning")).unwrap();
     soon("idle", root.idle()).await;
     let run = world.subagents.start(fork(&root, "child")).await.unwrap();
-    let child = world.host.agents.get(&run.child).unwrap();
+    let child = world.born(&run.child);
     let gate = Gate::default();
     world.settled(&root, &run).await;
     soon("rest", root.rest()).await;
@@ -287,10 +287,10 @@ async fn b109_a_fork_forks_again_and_a_resumed_one_keeps_its_past() {
         .plays("child", [Act::at(&arrived, &gate, Act::Say("kept"))]);
     world.subagents.send(&root, &id, "again", 0).await.unwrap();
     arrived.opened().await;
-    let again = world.host.agents.get(child.id()).unwrap();
+    let again = world.born(child.id());
     assert!(words(&again).starts_with(&["< the beginning".to_owned(), "> done".to_owned()]));
     let nested = world.subagents.start(fork(&again, "nested")).await.unwrap();
-    let nested_agent = world.host.agents.get(&nested.child).unwrap();
+    let nested_agent = world.born(&nested.child);
     world.settled(&again, &nested).await;
     let past = words(&nested_agent);
     assert_eq!(

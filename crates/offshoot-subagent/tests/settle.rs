@@ -284,7 +284,7 @@ async fn t3_a_child_that_waits_is_mentioned_once_a_quiet_period() {
         .start(request(&root, "waiter"))
         .await
         .unwrap();
-    let child = world.host.agents.get(&run.child).unwrap();
+    let child = world.born(&run.child);
     world.until_idle_and_waiting(&child).await;
     assert_eq!(runs_at(&child), (Status::Idle, 1));
     tokio::time::sleep(Duration::from_millis(29_990)).await;
@@ -328,7 +328,7 @@ async fn t3_an_interrupt_of_a_waiting_child_stops_its_work_and_it_settles_aborte
         .start(request(&root, "waiter"))
         .await
         .unwrap();
-    let child = world.host.agents.get(&run.child).unwrap();
+    let child = world.born(&run.child);
     world.until_idle_and_waiting(&child).await;
     world
         .subagents
@@ -344,7 +344,9 @@ async fn t3_an_interrupt_of_a_waiting_child_stops_its_work_and_it_settles_aborte
 async fn an_interrupt_that_comes_too_late_changes_no_outcome() {
     let world = World::new();
     let root = world.root();
-    let (run, child) = world.child(&root, "child", []).await;
+    let done = Gate::default();
+    let acts = [Act::after(&done, Act::Say("done"))];
+    let (run, child) = world.child(&root, "child", acts).await;
     // Something that the child's end has to wait for.
     let (closing, gate) = (Gate::default(), Gate::default());
     let (reached, go) = (closing.clone(), gate.clone());
@@ -354,6 +356,7 @@ async fn an_interrupt_that_comes_too_late_changes_no_outcome() {
         Ok(())
     };
     child.scope().on_close("something slow", slow).unwrap();
+    done.open();
     closing.opened().await;
     assert_eq!(child.status(), Status::Closing);
     world
@@ -400,7 +403,7 @@ async fn b005_work_of_a_child_keeps_it_and_a_message_wakes_the_same_residency() 
         .start(request(&root, "waiter"))
         .await
         .unwrap();
-    let child = world.host.agents.get(&run.child).unwrap();
+    let child = world.born(&run.child);
     world.until_idle_and_waiting(&child).await;
     let sent = world
         .subagents

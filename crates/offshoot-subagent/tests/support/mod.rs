@@ -8,14 +8,18 @@
     reason = "each test file is a program of its own and uses a part of this"
 )]
 
+mod broken;
 mod cast;
+mod far;
 mod provider;
 mod store;
 mod world;
 
 use std::time::Duration;
 
+pub use broken::{Break, Broken};
 pub use cast::{Act, Cast, Gate};
+pub use far::Far;
 pub use provider::{Fault, Odd};
 pub use store::Refusing;
 pub use world::{FakeWork, World, request, runs_at};

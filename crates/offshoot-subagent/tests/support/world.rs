@@ -11,9 +11,11 @@ use offshoot_agent::{
 };
 use offshoot_core::Hold;
 use offshoot_inprocess::{Fork, Spawn};
-use offshoot_subagent::{ChildRequest, LiveWork, Started, SubagentSettings, Subagents};
+use offshoot_subagent::{
+    ChildHost, ChildRequest, LiveWork, LocalHost, Started, SubagentSettings, Subagents,
+};
 
-use super::{Act, Cast, Odd, soon};
+use super::{Act, Cast, Far, Odd, soon};
 
 /// Work that agents have going: holds by agent, dropped when it is stopped.
 #[derive(Default)]
@@ -56,9 +58,15 @@ impl LiveWork for FakeWork {
     }
 }
 
+/// Whether the children of this program's tests live far away.
+const FAR: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"far");
+
 pub struct World {
     pub host: AgentHost,
     pub subagents: Subagents,
+    pub far: Option<Far>,
+    /// The last residency of each agent.
+    born: Arc<Mutex<HashMap<AgentId, Agent>>>,
     pub cast: Arc<Cast>,
     pub work: Arc<FakeWork>,
     pub events: Arc<Mutex<Vec<EventRecord>>>,
@@ -83,20 +91,43 @@ impl World {
         settings: SubagentSettings,
         agents: AgentSettings,
     ) -> Self {
+        let mut far = None;
+        let world = Self::hosted(store, settings, agents, |home| match FAR {
+            true => Arc::new(far.insert(Far::new(home, 1)).clone()),
+            false => Arc::new(home),
+        });
+        Self { far, ..world }
+    }
+
+    /// Its children live where `place` says.
+    pub fn hosted(
+        store: Arc<dyn SessionStore>,
+        settings: SubagentSettings,
+        agents: AgentSettings,
+        place: impl FnOnce(LocalHost) -> Arc<dyn ChildHost>,
+    ) -> Self {
         let host = AgentHost::new(store, agents);
-        let subagents = Subagents::new(host.clone(), settings);
+        let subagents = Subagents::hosted(host.clone(), settings, place);
         subagents.register(Arc::new(Spawn)).unwrap();
         subagents.register(Arc::new(Fork)).unwrap();
         let work = Arc::new(FakeWork::default());
         subagents.set_live_work(Arc::clone(&work) as Arc<dyn LiveWork>);
         let events: Arc<Mutex<Vec<EventRecord>>> = Arc::default();
-        let seen = Arc::clone(&events);
+        let born: Arc<Mutex<HashMap<AgentId, Agent>>> = Arc::default();
+        let (seen, known, agents) = (Arc::clone(&events), Arc::clone(&born), host.agents.clone());
         let guard = host.hub.observe(Arc::new(move |record: &EventRecord| {
             seen.lock().unwrap().push(record.clone());
+            if let Event::SessionStart(_) = record.event
+                && let Some(agent) = agents.get(&record.session)
+            {
+                known.lock().unwrap().insert(record.session.clone(), agent);
+            }
         }));
         Self {
             host,
             subagents,
+            far: None,
+            born,
             cast: Arc::default(),
             work,
             events,
@@ -140,9 +171,14 @@ impl World {
     ) -> (Started, Agent) {
         self.cast.plays(label, acts);
         let started = self.subagents.start(request(parent, label)).await.unwrap();
-        // It may have settled already on another worker; then it is looked up in vain.
-        let child = self.host.agents.get(&started.child);
-        (started, child.expect("a resident child"))
+        let child = self.born(&started.child);
+        (started, child)
+    }
+
+    /// The last residency of an agent, though it may be over.
+    pub fn born(&self, id: &AgentId) -> Agent {
+        let born = self.born.lock().unwrap();
+        born.get(id).cloned().expect("an agent that was resident")
     }
 
     /// Waits until this child's run has settled in its parent's log.
@@ -227,6 +263,9 @@ impl World {
         let mut live = self.host.agents.list();
         live.retain(|agent| agent.depth() > 0 || agent == root);
         assert!(live.is_empty(), "{live:?}");
+        if let Some(far) = &self.far {
+            far.check();
+        }
     }
 }
 

@@ -1,0 +1,13 @@
+//! The contract of continuable children once more, over a [host far away](support::Far): each test of
+//! these files, and the same answers.
+
+#[path = "deliver.rs"]
+mod deliver;
+#[path = "oversee.rs"]
+mod oversee;
+#[path = "recover.rs"]
+mod recover;
+#[path = "settle.rs"]
+mod settle;
+#[path = "start.rs"]
+mod start;
