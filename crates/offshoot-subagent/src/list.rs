@@ -1,10 +1,12 @@
 //! The children of an agent.
 
+use std::collections::HashSet;
+
 use offshoot_agent::{Agent, AgentId, Projection};
 
 use crate::event::children;
 use crate::host::Look;
-use crate::{Mode, RunRecord, Subagents, TreeUsage};
+use crate::{Descriptor, Mode, RunRecord, Subagents, TreeUsage};
 
 /// What a child is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum ChildStatus {
     Idle,
     /// It is not resident; a message resumes it.
     Ready,
+    /// It is not resident, and its session cannot be read or is not that of this child.
+    Broken,
 }
 
 impl ChildStatus {
@@ -28,6 +32,7 @@ impl ChildStatus {
             Self::Waiting => "waiting",
             Self::Idle => "idle",
             Self::Ready => "ready",
+            Self::Broken => "broken",
         }
     }
 }
@@ -51,66 +56,90 @@ pub struct Listed {
     pub works: Vec<String>,
 }
 
+/// The children of one agent that are still to be listed.
+struct Level {
+    parent: AgentId,
+    depth: u32,
+    runs: std::vec::IntoIter<(RunRecord, TreeUsage)>,
+}
+
 impl Subagents {
     /// The continuable children of `agent`, in the order in which they were started; with
-    /// `descendants` also those below them, each after its parent.
+    /// `descendants` also those below them, each after its parent. Sessions that are damaged are listed as
+    /// broken, and what they say is below them is not listed.
     #[must_use]
     pub fn list(&self, agent: &Agent, descendants: bool) -> Vec<Listed> {
         let mut listed = Vec::new();
+        let mut seen = HashSet::from([agent.id().clone()]);
+        let level = |parent: &AgentId, depth, runs: Vec<_>| Level {
+            parent: parent.clone(),
+            depth,
+            runs: runs.into_iter(),
+        };
         let runs = agent.with_projection(children);
-        self.list_below(
-            agent.id(),
-            agent.depth() + 1,
-            runs,
-            descendants,
-            &mut listed,
-        );
+        let mut levels = vec![level(agent.id(), agent.depth() + 1, runs)];
+        while let Some(at) = levels.last_mut() {
+            let Some((run, cost)) = at.runs.next() else {
+                levels.pop();
+                continue;
+            };
+            let depth = at.depth;
+            let look = self.look(&run.child, cost, &at.parent);
+            // What a damaged session says is below it may be below somebody else.
+            let whole = look.status != ChildStatus::Broken;
+            if whole && !seen.insert(run.child.clone()) {
+                continue;
+            }
+            if run.mode == Mode::Continuable {
+                listed.push(listed_as(&run, look, &at.parent, depth));
+            }
+            if descendants && whole {
+                let below = self.runs_of(&run.child);
+                levels.push(level(&run.child, depth.saturating_add(1), below));
+            }
+        }
         listed
     }
 
-    fn list_below(
-        &self,
-        parent: &AgentId,
-        depth: u32,
-        runs: Vec<(RunRecord, TreeUsage)>,
-        descendants: bool,
-        listed: &mut Vec<Listed>,
-    ) {
-        for (run, cost) in runs {
-            let live = self.0.host.agents.get(&run.child);
-            if run.mode == Mode::Continuable {
-                listed.push(self.describe(&run, cost, parent, depth));
-            }
-            // Bounded by the depth of real sessions; a ring in damaged ones ends at the limit.
-            if !descendants || depth >= self.0.settings.max_depth {
-                continue;
-            }
-            let below = match &live {
-                Some(agent) => agent.with_projection(children),
-                None => match self.0.host.store.read(&run.child) {
-                    Ok(events) => children(&Projection::of(&events)),
-                    Err(_) => Vec::new(),
-                },
-            };
-            self.list_below(&run.child, depth + 1, below, descendants, listed);
+    fn runs_of(&self, child: &AgentId) -> Vec<(RunRecord, TreeUsage)> {
+        if let Some(agent) = self.0.host.agents.get(child) {
+            return agent.with_projection(children);
         }
+        let read = self.0.host.store.read(child);
+        read.map_or_else(|_| Vec::new(), |events| children(&Projection::of(&events)))
     }
 
-    fn describe(&self, run: &RunRecord, cost: TreeUsage, parent: &AgentId, depth: u32) -> Listed {
-        let look = self.children().look(&run.child);
-        let look = look.unwrap_or(Look {
-            status: ChildStatus::Ready,
-            usage: cost,
-            works: Vec::new(),
+    fn look(&self, child: &AgentId, cost: TreeUsage, parent: &AgentId) -> Look {
+        let start = match self.0.host.agents.get(child) {
+            Some(agent) => agent.with_projection(|p| p.start().cloned()),
+            None => self.session_start(child),
+        };
+        let whole = start.is_some_and(|start| {
+            start.parent.as_ref() == Some(parent) && Descriptor::read(&start).is_some()
         });
-        Listed {
-            id: run.child.clone(),
-            parent: parent.clone(),
-            depth,
-            label: run.label.clone(),
-            status: look.status,
-            usage: look.usage,
-            works: look.works,
-        }
+        let resident = self.children().look(child).filter(|_| whole);
+        resident.unwrap_or_else(|| {
+            let status = match whole {
+                true => ChildStatus::Ready,
+                false => ChildStatus::Broken,
+            };
+            Look {
+                status,
+                usage: cost,
+                works: Vec::new(),
+            }
+        })
+    }
+}
+
+fn listed_as(run: &RunRecord, look: Look, parent: &AgentId, depth: u32) -> Listed {
+    Listed {
+        id: run.child.clone(),
+        parent: parent.clone(),
+        depth,
+        label: run.label.clone(),
+        status: look.status,
+        usage: look.usage,
+        works: look.works,
     }
 }

@@ -235,15 +235,14 @@ fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
         generation: facts.generation + 1,
         stopped: Vec::new(),
     };
-    let failure = child.failure().or_else(|| {
-        report
-            .failures
-            .first()
-            .map(|f| format!("it could not be closed: {}: {}", f.name, f.error))
+    let failed = report.failures.iter().map(|failure| {
+        let (name, error) = (&failure.name, &failure.error);
+        format!("it could not be closed: {name}: {error}")
     });
-    if let Some(failure) = failure {
+    let causes: Vec<_> = child.failure().into_iter().chain(failed).collect();
+    if !causes.is_empty() {
         settlement.outcome = Outcome::Error;
-        settlement.error = Some(failure);
+        settlement.error = Some(causes.join("; "));
     }
     settlement
 }

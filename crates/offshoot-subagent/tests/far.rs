@@ -1,8 +1,16 @@
 //! The contract of continuable children once more, over a [host far away](support::Far): each test of
 //! these files, and the same answers.
 
+#![allow(clippy::duplicate_mod, reason = "each file brings its own support")]
+
 #[path = "deliver.rs"]
 mod deliver;
+#[path = "branches.rs"]
+mod branches;
+#[path = "endings.rs"]
+mod endings;
+#[path = "listing.rs"]
+mod listing;
 #[path = "oversee.rs"]
 mod oversee;
 #[path = "recover.rs"]

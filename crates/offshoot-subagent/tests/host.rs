@@ -1,5 +1,7 @@
 //! Where children live is somebody else's: what it says twice, too early, too late or not at all.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

@@ -38,7 +38,7 @@ struct ListAgentsArguments {
 
 const DESCRIPTION: &str = "List the subagents that you can send messages to: id, status and label. \
 running: it works; waiting: its turn has ended and work that it started goes on; idle: it is about \
-to finish; ready: it has finished, and a message resumes it. This is for recalling ids, not for \
+to finish; ready: it has finished, and a message resumes it; broken: its session is damaged. This is for recalling ids, not for \
 waiting: you are told when a subagent finishes.";
 
 pub(crate) struct ListAgents {

@@ -10,6 +10,7 @@
 
 mod broken;
 mod cast;
+mod failing;
 mod far;
 mod provider;
 mod store;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 pub use broken::{Break, Broken};
 pub use cast::{Act, Cast, Gate};
+pub use failing::Failing;
 pub use far::Far;
 pub use provider::{Fault, Odd};
 pub use store::Refusing;

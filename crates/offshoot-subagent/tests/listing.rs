@@ -1,0 +1,230 @@
+//! Listings after a restart, and over sessions that are damaged.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use offshoot_agent::{
+    Agent, AgentId, Event, Extension, JsonlStore, Origin, RunId, SessionStart, StoredEvent,
+};
+use offshoot_subagent::{ChildRequest, ChildStatus, Descriptor, Mode, SubagentSettings};
+use support::{Act, World, request, soon};
+use tokio_util::sync::CancellationToken;
+
+fn world(folder: &Path) -> World {
+    let store = Arc::new(JsonlStore::open_folder(folder).unwrap());
+    World::over(store, SubagentSettings::default())
+}
+
+fn rows(world: &World, of: &Agent) -> Vec<(String, ChildStatus, u32)> {
+    let listed = world.subagents.list(of, true);
+    let row = |row: offshoot_subagent::Listed| (row.label, row.status, row.depth);
+    listed.into_iter().map(row).collect()
+}
+
+/// An act that starts a child of this label, continuable, and waits until it has settled.
+fn starting(world: &World, label: &'static str) -> Act {
+    let service = world.subagents.clone();
+    let work = move |agent: Agent| async move {
+        service.start(request(&agent, label)).await.unwrap();
+        agent.scope().unheld().await;
+    };
+    Act::work(work, Act::Say("done"))
+}
+
+/// A root with the children a, b with c below it, and d; everybody has settled.
+async fn family(world: &World) -> Agent {
+    let root = world.root();
+    world.cast.plays("b", [starting(world, "c")]);
+    for label in ["a", "b", "d"] {
+        let run = world.subagents.start(request(&root, label)).await.unwrap();
+        world.settled(&root, &run).await;
+    }
+    soon("rest", root.rest()).await;
+    root
+}
+
+fn ready(rows: &[(&str, u32)]) -> Vec<(String, ChildStatus, u32)> {
+    let row = |(label, depth): &(&str, u32)| ((*label).to_owned(), ChildStatus::Ready, *depth);
+    rows.iter().map(row).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn s237_after_a_restart_the_listing_is_the_same_in_the_same_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = world(folder.path());
+    let root = family(&before).await;
+    let id = root.id().clone();
+    let listed = before.subagents.list(&root, true);
+    before.close(&root).await;
+    drop((root, before));
+    let after = world(folder.path());
+    let root = after.resume_root(&id);
+    assert_eq!(after.subagents.list(&root, true), listed);
+    let expected = ready(&[("a", 1), ("b", 1), ("c", 2), ("d", 1)]);
+    assert_eq!(rows(&after, &root), expected);
+    // A message brings one back without moving it.
+    let sent = after.subagents.send(&root, listed[1].id.as_str(), "x", 0);
+    sent.await.unwrap();
+    soon("rest", root.rest()).await;
+    assert_eq!(rows(&after, &root), expected);
+    after.close(&root).await;
+}
+
+/// Each way in which a stored session can be damaged.
+type Damage = (&'static str, Box<dyn Fn()>);
+
+fn damages(folder: &Path, id: &AgentId, other: &AgentId) -> Vec<Damage> {
+    let file = |id: &AgentId| {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        let named = |path: &std::path::PathBuf| {
+            path.extension().is_some_and(|ext| ext == "jsonl")
+                && path.to_string_lossy().contains(id.as_str())
+        };
+        paths.find(named).unwrap()
+    };
+    let (mine, theirs) = (file(id), std::fs::read(file(other)).unwrap());
+    let (gone, empty, noise, foreign) = (mine.clone(), mine.clone(), mine.clone(), mine);
+    vec![
+        (
+            "gone",
+            Box::new(move || std::fs::remove_file(&gone).unwrap()),
+        ),
+        (
+            "empty",
+            Box::new(move || std::fs::write(&empty, "").unwrap()),
+        ),
+        (
+            "noise",
+            Box::new(move || std::fs::write(&noise, "[1, 2]\n{\"seq\"\n").unwrap()),
+        ),
+        (
+            "another's",
+            Box::new(move || std::fs::write(&foreign, &theirs).unwrap()),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn s243_s253_a_damaged_session_is_listed_as_broken_and_the_walk_goes_on() {
+    for n in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let before = world(folder.path());
+        let root = family(&before).await;
+        let (id, listed) = (root.id().clone(), before.subagents.list(&root, true));
+        before.close(&root).await;
+        drop((root, before));
+        // The one in the middle; what is below it cannot be found any more.
+        let (what, damage) = damages(folder.path(), &listed[1].id, &id).remove(n);
+        damage();
+        let after = world(folder.path());
+        let root = after.resume_root(&id);
+        let mut expected = ready(&[("a", 1), ("b", 1), ("d", 1)]);
+        expected[1].1 = ChildStatus::Broken;
+        assert_eq!(rows(&after, &root), expected, "{what}");
+        let sent = after.subagents.send(&root, listed[1].id.as_str(), "x", 0);
+        let code = sent.await.unwrap_err().code();
+        assert!(
+            ["UNKNOWN_AGENT", "NOT_RESUMABLE"].contains(&code),
+            "{what}: {code}"
+        );
+        soon("rest", root.rest()).await;
+        after.close(&root).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
+    let world = World::new();
+    let root = family(&world).await;
+    let listed = world.subagents.list(&root, true);
+    let of = |label: &str| {
+        let row = listed.iter().find(|row| row.label == label).unwrap();
+        row.id.clone()
+    };
+    let says = |of: &AgentId, child: &AgentId, label: &str| {
+        let event = Extension::new("subagent/started")
+            .with("child", child.as_str())
+            .with("run_id", RunId::fresh().as_str())
+            .with("provider", "spawn")
+            .with("mode", "continuable")
+            .with("label", label);
+        let added = world.host.amend(of, |_| vec![Event::Extension(event)]);
+        assert_eq!(added.unwrap(), 1);
+    };
+    // c says that its parent, itself, its grandparent and its uncle are its children.
+    for (child, label) in [("b", "b"), ("c", "c"), ("d", "d")] {
+        says(&of("c"), &of(child), label);
+    }
+    says(&of("c"), root.id(), "root");
+    // And far more levels than there can be.
+    let deep = 5_000;
+    let mut above = of("a");
+    for n in 0..deep {
+        let (child, label) = (AgentId::fresh(), format!("level{n}"));
+        says(&above, &child, &label);
+        let mut log = world.host.store.create(&child, 0).unwrap();
+        let described = Descriptor {
+            mode: Mode::Continuable,
+            provider: "spawn".to_owned(),
+            persona: None,
+            tool_filter: None,
+        };
+        let start = Event::SessionStart(SessionStart {
+            parent: Some(above.clone()),
+            label: Some(label),
+            origin: Origin::Subagent,
+            depth: n + 2,
+            resumed: false,
+            inherited: None,
+            extra: described.to_fields(&RunId::fresh()),
+        });
+        let stored = StoredEvent {
+            seq: 0,
+            time: world.host.clock.now(),
+            event: start,
+        };
+        log.append(0, &[Arc::new(stored)]).unwrap();
+        above = child;
+    }
+    let listed = world.subagents.list(&root, true);
+    let labels: Vec<_> = listed.iter().map(|row| row.label.as_str()).collect();
+    let last = usize::try_from(deep).unwrap();
+    assert_eq!(
+        [labels[0], labels[1], labels[last]],
+        ["a", "level0", "level4999"]
+    );
+    // Whom c claims is shown as a fault of c; each of them is where it belongs, and nowhere else.
+    let rest = &listed[last + 1..];
+    let rest: Vec<_> = rest
+        .iter()
+        .map(|row| (row.label.as_str(), row.status))
+        .collect();
+    let (ready, broken) = (ChildStatus::Ready, ChildStatus::Broken);
+    let mut expected = vec![("b", ready), ("c", ready)];
+    expected.extend(["b", "c", "d", "root"].map(|claimed| (claimed, broken)));
+    expected.push(("d", ready));
+    assert_eq!(rest, expected);
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s252_a_continuable_child_below_a_one_shot_one_is_found() {
+    let world = World::new();
+    let root = world.root();
+    world.cast.plays("run", [starting(&world, "below")]);
+    let asked = ChildRequest {
+        label: "run".to_owned(),
+        ..request(&root, "run")
+    };
+    let run = world.subagents.run(asked, CancellationToken::new());
+    run.await.unwrap();
+    assert_eq!(rows(&world, &root), ready(&[("below", 2)]));
+    assert!(world.subagents.list(&root, false).is_empty());
+    soon("rest", root.rest()).await;
+    world.close(&root).await;
+}
