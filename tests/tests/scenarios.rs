@@ -54,6 +54,19 @@ scenarios! {
     parked_behind_an_interrupt = "parked-behind-an-interrupt";
 }
 
+/// A child that is resident only for a message that an interrupt has parked stays so, and does not keep
+/// the run: it ends long before its timeout.
+#[test]
+fn parked_messages_do_not_keep_a_run_from_rest() {
+    let run = check("parked-at-rest");
+    let told = run.of_type("subagent/settled").map(|line| &line["event"]);
+    let outcomes: Vec<_> = told.map(|event| event["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["aborted"], "it settles when the run closes it");
+    assert_eq!((run.exit, run.outcome()), (Some(0), "completed"));
+    let result = run.result.as_ref().expect("a result");
+    assert_eq!(result["stopped"].as_array().map(Vec::len), Some(0));
+}
+
 #[test]
 fn settlement() {
     let run = check("settlement");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
+use offshoot_agent::{Agent, AgentHost, AgentId, Projection, Status, TurnEndReason};
 
 use crate::{Interrupter, LiveWork, SubagentSettings};
 
@@ -60,6 +60,29 @@ impl Ground {
             .into_iter()
             .filter(|agent| agent.parent_id() == Some(parent));
         below.collect()
+    }
+
+    /// Whether an agent is idle, and of what it started nothing is alive but children that are
+    /// [`parked`](Self::is_parked).
+    pub(crate) fn is_at_rest(&self, agent: &Agent) -> bool {
+        if agent.is_at_rest() {
+            return true;
+        }
+        let epoch = agent.epoch();
+        let (idle, holds) = (agent.status() == Status::Idle, agent.scope().holds());
+        let below = self.resident_children(agent.id());
+        let parked = below.iter().filter(|child| self.is_parked(child)).count();
+        // Whatever came or went meanwhile: not the same moment, so not known.
+        let same = agent.epoch() == epoch && agent.scope().holds() == holds;
+        idle && same && parked == holds
+    }
+
+    /// Whether a child is resident only for messages that an interrupt has parked, its own or below it.
+    fn is_parked(&self, child: &Agent) -> bool {
+        let waits = child.with_projection(|p| {
+            p.facts().end == Some(TurnEndReason::Aborted) && p.inbox().has_waking()
+        });
+        self.is_at_rest(child) && (waits || child.scope().holds() > 0)
     }
 
     /// What an agent has started and is alive, each as one line.

@@ -143,6 +143,13 @@ impl Subagents {
         self.0.children.as_ref()
     }
 
+    /// Whether an agent is idle and nothing that it started goes on by itself. A child that is resident
+    /// only because an interrupt has parked its messages does not: it waits for somebody to write to it.
+    #[must_use]
+    pub fn is_at_rest(&self, agent: &Agent) -> bool {
+        self.0.ground.is_at_rest(agent)
+    }
+
     /// What an agent has started and is alive, each as one line.
     pub(crate) fn alive_below(&self, agent: &Agent) -> Vec<String> {
         self.0.ground.alive_below(agent)

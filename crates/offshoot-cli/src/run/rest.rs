@@ -76,17 +76,38 @@ pub(super) async fn until_end(
     }
 }
 
-/// "A run ends when the root is idle and its scope has no holds."
+/// How often an idle root looks at what is below it, which changes without it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until the root is idle and nothing that it started goes on by itself, or it is closing.
+async fn quiet(host: &Host, root: &Agent) {
+    loop {
+        let epoch = root.epoch();
+        let ending = matches!(root.status(), Status::Closing | Status::Closed);
+        if ending || host.runtime().subagents().is_at_rest(root) {
+            return;
+        }
+        let idle = root.status() == Status::Idle;
+        tokio::select! {
+            () = root.changed_since(epoch) => {}
+            () = root.rest() => {}
+            () = tokio::time::sleep(LOOK), if idle => {}
+        }
+    }
+}
+
+/// "A run ends when the root is idle and its scope has no holds"; messages that an interrupt has parked
+/// do not keep it, nor does the child that is there for them.
 async fn at_rest(host: &Host, root: &Agent) {
     let events = host.runtime().events();
     loop {
-        root.rest().await;
+        quiet(host, root).await;
         let epoch = root.epoch();
         // Whoever sees the events may still have an answer to them, such as a followup at idle.
         events.drained().await;
         host.not_busy().await;
         let ending = matches!(root.status(), Status::Closing | Status::Closed);
-        let rests = root.is_at_rest() && root.epoch() == epoch;
+        let rests = host.runtime().subagents().is_at_rest(root) && root.epoch() == epoch;
         if (rests || ending) && events.is_drained() && !host.is_busy() {
             return;
         }
