@@ -17,7 +17,10 @@ mod actors;
 mod promises;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use actors::Tree;
 use offshoot_agent::{Agent, Event, EventRecord, Status};
@@ -25,6 +28,7 @@ use offshoot_agent::{Agent, Event, EventRecord, Status};
 /// What has to happen in the default seeds, or else they test nothing.
 const EXPECTED: &[&str] = &[
     "session/start depth 3",
+    "session/start depth 4",
     "session/start resumed",
     "subagent/settled completed",
     "subagent/settled aborted",
@@ -100,6 +104,41 @@ fn a_stream_that_lacks_an_event_breaks_a_promise() {
     assert!(broken > 50, "{broken}");
 }
 
+/// What happened in all seeds of a range; they are played on every core.
+fn run_all(seeds: Range<u64>) -> BTreeMap<String, usize> {
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(u64::MAX));
+    let seen: Mutex<BTreeMap<String, usize>> = Mutex::default();
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end || failed.load(Ordering::Relaxed) < u64::MAX {
+                return;
+            }
+            match std::panic::catch_unwind(|| run(seed)) {
+                Ok(tally) => {
+                    let mut seen = seen.lock().unwrap();
+                    for (what, count) in tally {
+                        *seen.entry(what).or_default() += count;
+                    }
+                }
+                Err(_) => drop(failed.fetch_min(seed, Ordering::Relaxed)),
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+    let seed = failed.into_inner();
+    assert!(
+        seed == u64::MAX,
+        "seed {seed} failed; replay: OFFSHOOT_SEED={seed} cargo test -p offshoot-tools --test simulation"
+    );
+    seen.into_inner().unwrap()
+}
+
 /// `OFFSHOOT_SEED=N` runs one seed, `OFFSHOOT_SEEDS=N` the first N.
 #[test]
 fn whatever_happens_in_a_tree_the_stream_keeps_its_promises() {
@@ -110,20 +149,10 @@ fn whatever_happens_in_a_tree_the_stream_keeps_its_promises() {
     };
     let seeds = match number("OFFSHOOT_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("OFFSHOOT_SEEDS").unwrap_or(300),
+        None => 0..number("OFFSHOOT_SEEDS").unwrap_or(2000),
     };
     let all = seeds.end - seeds.start >= 100;
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for seed in seeds {
-        let Ok(tally) = std::panic::catch_unwind(|| run(seed)) else {
-            panic!(
-                "seed {seed} failed; replay: OFFSHOOT_SEED={seed} cargo test -p offshoot-tools --test simulation"
-            );
-        };
-        for (what, count) in tally {
-            *seen.entry(what).or_default() += count;
-        }
-    }
+    let seen = run_all(seeds);
     println!("{seen:#?}");
     let rare: Vec<_> = EXPECTED
         .iter()

@@ -205,6 +205,8 @@ pub struct Tree {
 impl Tree {
     pub fn grow(seed: u64) -> Self {
         let dice = Arc::new(Dice::new(seed));
+        // One tree in twenty is a large one.
+        let large = seed % 20 == 0;
         let settings = AgentSettings {
             max_steps_per_turn: 8,
             cancel_grace: Duration::from_secs(2),
@@ -221,7 +223,8 @@ impl Tree {
         let subagents = Subagents::new(
             host.clone(),
             SubagentSettings {
-                max_live_children: 20,
+                max_depth: 4,
+                max_live_children: if large { 64 } else { 20 },
                 waiting_after: Duration::from_secs(1),
                 ..SubagentSettings::default()
             },
@@ -248,8 +251,8 @@ impl Tree {
         let model = Acting {
             dice: Arc::clone(&dice),
             tasks: tasks.clone(),
-            agents: AtomicUsize::new(60),
-            requests: AtomicUsize::new(400),
+            agents: AtomicUsize::new(if large { 200 } else { 40 }),
+            requests: AtomicUsize::new(if large { 800 } else { 200 }),
         };
         let kit = AgentKit {
             driver: Arc::new(ModelLoop::new(Arc::new(model), LoopSettings::default())),

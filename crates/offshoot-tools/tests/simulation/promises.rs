@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use offshoot_agent::{Agent, AgentId, Event, EventRecord, Status};
+use offshoot_agent::{Agent, AgentId, Event, EventRecord, Status, Target};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -15,6 +15,10 @@ enum Fate {
 /// One residency of a session after the other.
 #[derive(Default)]
 struct Session {
+    /// When each message was accepted, and whether for a turn of its own.
+    accepted: HashMap<String, (usize, bool)>,
+    /// The last message of each list that entered a step.
+    entered: HashMap<bool, usize>,
     residencies: usize,
     /// Between `session/start` and `agent/status closed`.
     resident: bool,
@@ -170,7 +174,11 @@ impl Session {
                 self.resident = false;
             }
             Event::AgentStatus { .. } => assert!(!self.closing, "{place}"),
-            Event::InboxInserted { message, wake, .. } => {
+            Event::InboxInserted {
+                message,
+                wake,
+                target,
+            } => {
                 assert!(!(*wake && self.closing), "a wake while closing: {place}");
                 let id = message.id.to_string();
                 assert_eq!(
@@ -178,6 +186,9 @@ impl Session {
                     None,
                     "accepted twice: {place}"
                 );
+                let at = self.accepted.len();
+                let id = message.id.to_string();
+                self.accepted.insert(id, (at, *target == Target::NextTurn));
                 let source = &message.source;
                 match source.kind.as_str() {
                     "settled" => {
@@ -215,6 +226,10 @@ impl Session {
                 self.in_step(*turn, *step, place);
                 let old = self.fates.insert(message.id.to_string(), Fate::Entered);
                 assert_eq!(old, Some(Fate::Claimed), "{place}");
+                // Of each list, in the order of acceptance: a child's message before its notice.
+                let (at, list) = self.accepted[message.id.as_str()];
+                let before = self.entered.insert(list, at);
+                assert!(before < Some(at), "out of order: {place}");
             }
             Event::TurnStart { turn, .. } => {
                 assert!(self.turn.is_none() && !self.closing, "{place}");
