@@ -10,6 +10,9 @@ use anyhow::{Context as _, ensure};
 
 use crate::{layers, schemas};
 
+/// How cargo runs an example.
+const EXAMPLE: &str = "run --quiet --package offshoot --example";
+
 /// One step: what it is called, and what it does.
 struct Step {
     name: &'static str,
@@ -19,6 +22,8 @@ struct Step {
 enum Work {
     /// A cargo command line, with the environment that it needs.
     Cargo(&'static [(&'static str, &'static str)], &'static str),
+    /// An example of the facade, and what it has to print.
+    Example(&'static str, &'static str),
     /// A chore of this program, with the words that call it.
     Chore(&'static str, fn() -> anyhow::Result<()>),
 }
@@ -31,6 +36,10 @@ fn steps() -> Vec<Step> {
     let chore = |name, words, chore| Step {
         name,
         work: Work::Chore(words, chore),
+    };
+    let example = |name, prints| Step {
+        name: "example",
+        work: Work::Example(name, prints),
     };
     let tests = match has_nextest() {
         true => "nextest run --workspace",
@@ -51,7 +60,10 @@ fn steps() -> Vec<Step> {
             schemas::run(schemas::Mode::Check)
         }),
         cargo("build", "build --package offshoot-cli"),
-        cargo("example", "run --quiet --package offshoot --example agent"),
+        example("agent", "It is a Tuesday."),
+        example("own_driver", "5 words."),
+        example("own_provider", "HELLO FROM BELOW"),
+        example("own_store", "Noted. 9 events are kept."),
         cargo("doctests", "test --workspace --doc"),
         cargo("tests", tests),
     ]
@@ -69,6 +81,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
                 let set: String = variables.iter().map(set).collect();
                 format!("{set}cargo {line}")
             }
+            Work::Example(name, _) => format!("cargo {EXAMPLE} {name}"),
             Work::Chore(words, _) => format!("cargo xtask {words}"),
         };
         // A closed stderr does not keep the steps from running.
@@ -79,6 +92,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         );
         let done = match step.work {
             Work::Cargo(variables, line) => cargo(root.as_std_path(), variables, line),
+            Work::Example(name, prints) => example(root.as_std_path(), name, prints),
             Work::Chore(_, chore) => chore(),
         };
         done.with_context(|| format!("the step `{}` failed", step.name))?;
@@ -95,6 +109,24 @@ fn cargo(root: &Path, variables: &[(&str, &str)], line: &str) -> anyhow::Result<
         .status()
         .context("starting cargo")?;
     ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+/// Runs an example, which needs no key and no network, and looks at what it prints.
+fn example(root: &Path, name: &str, prints: &str) -> anyhow::Result<()> {
+    let output = Command::new(program())
+        .args(EXAMPLE.split(' ').chain([name]))
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo")?;
+    ensure!(output.status.success(), "{}", output.status);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        printed.contains(prints),
+        "the example `{name}` should print {prints:?}, and printed {printed:?}"
+    );
     Ok(())
 }
 

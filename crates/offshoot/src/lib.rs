@@ -2,6 +2,7 @@
 //!
 //! A [`Runtime`] puts the parts together; each part is a crate of its own and can be replaced.
 
+mod ask;
 pub mod config;
 #[cfg(feature = "mcp")]
 mod connections;
@@ -11,11 +12,14 @@ mod modelless;
 pub mod models;
 mod routed;
 mod runtime;
+mod short;
 pub mod snapshots;
 
 #[cfg(feature = "acp")]
 #[doc(inline)]
 pub use offshoot_acp as acp;
+pub use ask::AskError;
+pub use config::Config;
 #[doc(inline)]
 pub use offshoot_agent as agent;
 #[doc(inline)]
@@ -42,3 +46,4 @@ pub use offshoot_task as task;
 #[doc(inline)]
 pub use offshoot_tools as tools;
 pub use runtime::{Runtime, RuntimeBuilder};
+pub use short::{call, model, say, tool, tool_with};

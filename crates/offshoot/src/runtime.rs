@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use offshoot_agent::{
-    Agent, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub, MemoryStore,
-    OpenError, Pending, Prompt, PromptSection, SessionStore, Tool, ToolSet, TurnDriver,
+    Agent, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub, JsonlStore,
+    MemoryStore, OpenError, Pending, Prompt, PromptSection, SessionStore, StoreError, Tool,
+    ToolSet, TurnDriver,
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::{LoopSettings, Model, ModelLoop};
@@ -49,6 +50,16 @@ impl RuntimeBuilder {
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = store;
         self
+    }
+
+    /// Keeps sessions as files in this folder, which is made when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the folder cannot be used.
+    pub fn sessions_in(self, folder: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let store = JsonlStore::open_folder(folder.as_ref())?;
+        Ok(self.store(Arc::new(store)))
     }
 
     /// Adds a tool of the program's own. One with the name of a built-in takes its place.
