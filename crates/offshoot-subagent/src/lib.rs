@@ -29,8 +29,8 @@ mod schema;
 mod service;
 mod settle;
 mod start;
-mod stop;
 pub mod state;
+mod stop;
 
 pub use compose::{ChildPlan, Descriptor};
 pub use deliver::{Authority, Destination, Sent, Verb};
