@@ -178,6 +178,7 @@ impl Session {
                 message,
                 wake,
                 target,
+                ..
             } => {
                 assert!(!(*wake && self.closing), "a wake while closing: {place}");
                 let id = message.id.to_string();
