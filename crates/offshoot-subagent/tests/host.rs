@@ -275,7 +275,7 @@ async fn whatever_a_connection_does_each_end_is_told_once_and_each_message_read_
         let (_, cut) = world.child(&root, "cut", [Act::Hang]).await;
         let mut sent = 0;
         for n in 0..4_u64 {
-            if (seed + n) % 3 == 0 {
+            if (seed + n).is_multiple_of(3) {
                 gate.open();
                 tokio::time::sleep(std::time::Duration::from_millis(seed % 7)).await;
             }

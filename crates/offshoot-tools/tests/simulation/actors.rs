@@ -206,7 +206,7 @@ impl Tree {
     pub fn grow(seed: u64) -> Self {
         let dice = Arc::new(Dice::new(seed));
         // One tree in twenty is a large one.
-        let large = seed % 20 == 0;
+        let large = seed.is_multiple_of(20);
         let settings = AgentSettings {
             max_steps_per_turn: 8,
             cancel_grace: Duration::from_secs(2),
