@@ -15,11 +15,11 @@ mod runtime;
 mod short;
 pub mod snapshots;
 
+pub use ask::AskError;
+pub use config::Config;
 #[cfg(feature = "acp")]
 #[doc(inline)]
 pub use offshoot_acp as acp;
-pub use ask::AskError;
-pub use config::Config;
 #[doc(inline)]
 pub use offshoot_agent as agent;
 #[doc(inline)]
