@@ -257,7 +257,7 @@ impl Subagents {
                 Authority::Agent(_) => Interrupter::Model,
                 Authority::Host => Interrupter::Human,
             };
-            self.tell(&resident, Command::Interrupt, &With::By(by));
+            self.tell(&resident, Command::Interrupt(by), &With::Nothing);
         }
         Ok(())
     }

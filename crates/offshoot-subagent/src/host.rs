@@ -203,6 +203,12 @@ pub trait ChildHost: Send + Sync + 'static {
     /// Ends a residency.
     fn close(&self, child: &Residency, pending: Pending);
 
+    /// Ends a residency that nobody was told of, without a message: a session that began with it is
+    /// removed, and one that was there before is as it was. By default it is only ended.
+    fn retract(&self, child: &Residency) {
+        self.close(child, Pending::Keep);
+    }
+
     /// What is known of a child without asking it; `None` when it is not resident here.
     fn look(&self, child: &AgentId) -> Option<Look>;
 }

@@ -1,7 +1,7 @@
 //! Children that live in this process.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
-use offshoot_agent::{Agent, AgentId, CancelCause, Delivered, Message, Pending, Status};
+use offshoot_agent::{Agent, AgentId, CancelCause, Delivered, Message, Pending, RunId, Status};
 use offshoot_core::CloseReport;
 
 use crate::event;
@@ -47,7 +47,12 @@ type Tenants = Mutex<HashMap<AgentId, Arc<Tenant>>>;
 struct House {
     ground: Arc<Ground>,
     tenants: Tenants,
+    /// Runs that were taken back lately, of which no session tells any more.
+    retracted: Mutex<VecDeque<RunId>>,
 }
+
+/// How many of them are known: what strays longer than this many others is no repetition any more.
+const RETRACTED: usize = 64;
 
 /// Continuable children as agents of this process. Each residency is driven by whoever reads its
 /// reports: nothing else runs for it.
@@ -67,6 +72,7 @@ impl LocalHost {
         Self(Arc::new(House {
             ground,
             tenants: Tenants::default(),
+            retracted: Mutex::default(),
         }))
     }
 
@@ -82,6 +88,23 @@ impl LocalHost {
         tenant
             .filter(|tenant| tenant.residency.run == residency.run)
             .cloned()
+    }
+
+    fn retracted(&self) -> MutexGuard<'_, VecDeque<RunId>> {
+        let retracted = &self.0.retracted;
+        retracted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn was_retracted(&self, residency: &Residency) -> bool {
+        self.retracted().contains(&residency.run)
+    }
+
+    fn note_retracted(&self, residency: &Residency) {
+        let mut retracted = self.retracted();
+        if retracted.len() == RETRACTED {
+            retracted.pop_front();
+        }
+        retracted.push_back(residency.run.clone());
     }
 
     fn leave(&self, tenant: &Tenant) {
@@ -102,7 +125,8 @@ impl LocalHost {
         } = asked;
         let resumed = matches!(session, Session::Stored { .. });
         // A new session cannot be made twice; one that is over must not go on for a late repetition.
-        if self.tenant(&residency).is_some() || resumed && began_before(&parent, &residency) {
+        let over = self.was_retracted(&residency) || resumed && began_before(&parent, &residency);
+        if over || self.tenant(&residency).is_some() {
             return Err(HostError::Duplicate(residency.run));
         }
         let child = match session {
@@ -288,6 +312,18 @@ impl ChildHost for LocalHost {
     fn close(&self, child: &Residency, pending: Pending) {
         if let Some(tenant) = self.tenant(child) {
             tenant.child.begin_close(pending);
+        }
+    }
+
+    fn retract(&self, child: &Residency) {
+        match self.tenant(child) {
+            Some(tenant) if tenant.resumed => drop(tenant.child.begin_close(Pending::Keep)),
+            Some(tenant) => {
+                self.note_retracted(child);
+                // Dropping what it returns does not stop it.
+                drop(tenant.child.retract());
+            }
+            None => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::event::RunRecord;
 use crate::host::{Interrupt, Report, Residency, Settlement};
 use crate::limit::Place;
 use crate::state::activation::{Activation, Command, Effect, Phase, Reply};
-use crate::{Interrupter, notice, settle};
+use crate::{notice, settle};
 
 /// What the parent's scope gives back when the child has settled.
 #[derive(Default)]
@@ -81,7 +81,6 @@ impl Resident {
 pub(crate) enum With<'a> {
     Nothing,
     Report(&'a Report),
-    By(Interrupter),
 }
 
 impl Subagents {
@@ -114,8 +113,8 @@ impl Subagents {
         let residency = &resident.residency;
         match (effect, with) {
             (Effect::Close(pending), _) => self.children().close(residency, pending),
-            (Effect::Interrupt { number }, With::By(by)) => {
-                let by = *by;
+            (Effect::Retract, _) => self.children().retract(residency),
+            (Effect::Interrupt { number, by }, _) => {
                 self.children()
                     .interrupt(residency, Interrupt { number, by });
             }

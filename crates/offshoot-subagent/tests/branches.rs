@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use offshoot_agent::{Agent, AgentSpec, Pending, RunId, Status};
 use offshoot_subagent::{Descriptor, Mode, SubagentSettings};
-use support::{Act, Gate, Failing, World, request, runs_at, soon};
+use support::{Act, Failing, Gate, World, request, runs_at, soon};
 
 fn two() -> SubagentSettings {
     SubagentSettings {

@@ -542,6 +542,7 @@ async fn b074_nothing_of_a_settled_child_stays_in_memory() {
         .unwrap();
     world.settled(&root, &started).await;
     soon("rest", root.rest()).await;
+    world.forget();
     let kept = std::mem::take(&mut *kept.lock().unwrap());
     assert_eq!(kept.len(), 2);
     soon("the memory to be released", async {

@@ -3,12 +3,10 @@
 
 #![allow(clippy::duplicate_mod, reason = "each file brings its own support")]
 
-#[path = "deliver.rs"]
-mod deliver;
 #[path = "branches.rs"]
 mod branches;
-#[path = "endings.rs"]
-mod endings;
+#[path = "deliver.rs"]
+mod deliver;
 #[path = "listing.rs"]
 mod listing;
 #[path = "oversee.rs"]

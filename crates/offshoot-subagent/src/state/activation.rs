@@ -18,6 +18,8 @@ use std::fmt;
 
 use offshoot_agent::Pending;
 
+use crate::Interrupter;
+
 /// How far a residency is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -50,14 +52,15 @@ pub enum Command {
     Failed,
     /// The parent's session says that it began.
     Recorded,
-    /// It was made, and whoever asked for it is refused all the same.
+    /// It was made, and whoever asked for it is refused all the same. What it has to read stays or goes
+    /// when its parent's session knows of it; else nothing of it stays.
     Refused(Pending),
     /// The child accepted its first message.
     Begun,
     /// Somebody wants to deliver a message.
     Deliver,
     /// Somebody interrupts the child.
-    Interrupt,
+    Interrupt(Interrupter),
     /// Somebody ends it.
     Close(Pending),
     /// Its host reports that the child is quiet since its turn of this number, and waits.
@@ -89,9 +92,13 @@ pub enum Effect {
     Interrupt {
         /// From 1.
         number: u64,
+        /// Who asks.
+        by: Interrupter,
     },
     /// Ask the child's host to end it.
     Close(Pending),
+    /// Have the child's host take it back: nobody was told of it.
+    Retract,
     /// Tell the parent that the child waits.
     TellWaiting,
     /// Record the settlement in the parent's session.
@@ -107,6 +114,7 @@ impl fmt::Display for Effect {
         match self {
             Self::Interrupt { .. } => f.write_str("interrupt"),
             Self::Close(pending) => write!(f, "close {pending:?}"),
+            Self::Retract => f.write_str("retract"),
             Self::TellWaiting => f.write_str("tell waiting"),
             Self::RecordSettlement => f.write_str("record settlement"),
             Self::TellSettlement => f.write_str("tell settlement"),
@@ -123,6 +131,8 @@ pub struct Activation {
     /// Asked for while it was being made.
     close: Option<Pending>,
     interrupts: u64,
+    /// Asked for while it was being made.
+    interrupt: Option<Interrupter>,
     /// The turn after which the parent was last told of a wait.
     waited: Option<u64>,
 }
@@ -156,13 +166,18 @@ impl Activation {
                 self.known = Known::Recorded;
                 (Reply::Done, Vec::new())
             }
+            (C::Refused(_), P::Opening) if self.known == Known::Nothing => {
+                self.end(Pending::Keep);
+                (Reply::Done, vec![Effect::Retract])
+            }
             (C::Refused(pending), P::Opening) => self.end(pending),
             (C::Begun, P::Opening) => {
                 self.phase = P::Live;
                 self.known = Known::Announced;
-                match self.close.take() {
-                    Some(pending) => self.end(pending),
-                    None => (Reply::Done, Vec::new()),
+                match (self.close.take(), self.interrupt.take()) {
+                    (Some(pending), _) => self.end(pending),
+                    (None, Some(by)) => self.interrupt(by),
+                    (None, None) => (Reply::Done, Vec::new()),
                 }
             }
             (C::Recorded | C::Begun, _) => (Reply::Duplicate, Vec::new()),
@@ -170,12 +185,12 @@ impl Activation {
 
             (C::Deliver, P::Live) => (Reply::Done, Vec::new()),
             (C::Deliver, _) => (Reply::Later, Vec::new()),
-            (C::Interrupt, P::Live) => {
-                self.interrupts += 1;
-                let number = self.interrupts;
-                (Reply::Done, vec![Effect::Interrupt { number }])
+            (C::Interrupt(by), P::Live) => self.interrupt(by),
+            (C::Interrupt(by), P::Opening) => {
+                self.interrupt.get_or_insert(by);
+                (Reply::Later, Vec::new())
             }
-            (C::Interrupt, _) => (Reply::NoOp, Vec::new()),
+            (C::Interrupt(_), _) => (Reply::NoOp, Vec::new()),
             (C::Close(pending), P::Opening) => {
                 self.close.get_or_insert(pending);
                 (Reply::Later, Vec::new())
@@ -196,14 +211,20 @@ impl Activation {
         }
     }
 
+    fn interrupt(&mut self, by: Interrupter) -> (Reply, Vec<Effect>) {
+        self.interrupts += 1;
+        let number = self.interrupts;
+        (Reply::Done, vec![Effect::Interrupt { number, by }])
+    }
+
     fn end(&mut self, pending: Pending) -> (Reply, Vec<Effect>) {
-        self.close = None;
+        (self.close, self.interrupt) = (None, None);
         self.phase = Phase::Closing;
         (Reply::Done, vec![Effect::Close(pending)])
     }
 
     fn settle(&mut self) -> (Reply, Vec<Effect>) {
-        self.close = None;
+        (self.close, self.interrupt) = (None, None);
         self.phase = Phase::Settled;
         let tell = match self.known {
             Known::Nothing => None,

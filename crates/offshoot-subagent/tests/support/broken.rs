@@ -105,6 +105,10 @@ impl ChildHost for Broken {
         self.home.close(child, pending);
     }
 
+    fn retract(&self, child: &Residency) {
+        self.home.retract(child);
+    }
+
     fn look(&self, child: &AgentId) -> Option<Look> {
         self.home.look(child)
     }

@@ -169,6 +169,10 @@ impl ChildHost for Far {
         });
     }
 
+    fn retract(&self, child: &Residency) {
+        self.home.retract(child);
+    }
+
     fn look(&self, child: &AgentId) -> Option<Look> {
         self.home.look(child)
     }

@@ -175,6 +175,11 @@ impl World {
         (started, child)
     }
 
+    /// Keeps no agent in memory that is not live.
+    pub fn forget(&self) {
+        self.born.lock().unwrap().clear();
+    }
+
     /// The last residency of an agent, though it may be over.
     pub fn born(&self, id: &AgentId) -> Agent {
         let born = self.born.lock().unwrap();

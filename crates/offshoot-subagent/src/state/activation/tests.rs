@@ -3,6 +3,8 @@ use std::fmt::Write as _;
 
 use offshoot_agent::Pending;
 
+use crate::Interrupter;
+
 use super::{Activation, Command, Effect, Phase, Reply};
 
 const COMMANDS: [Command; 11] = [
@@ -11,7 +13,7 @@ const COMMANDS: [Command; 11] = [
     Command::Refused(Pending::Discard),
     Command::Begun,
     Command::Deliver,
-    Command::Interrupt,
+    Command::Interrupt(Interrupter::Model),
     Command::Close(Pending::Keep),
     Command::Close(Pending::Discard),
     Command::Waiting { turn: 1 },
@@ -44,9 +46,10 @@ fn the_table_of_transitions() {
         for command in COMMANDS {
             let mut after = state.clone();
             let (reply, effects) = after.apply(command);
-            let close = |state: &Activation| match state.close {
-                Some(pending) => format!(", then {pending:?}"),
-                None => String::new(),
+            let close = |state: &Activation| match (state.close, state.interrupt) {
+                (Some(pending), _) => format!(", then {pending:?}"),
+                (None, Some(_)) => ", then interrupt".to_owned(),
+                (None, None) => String::new(),
             };
             let mut line = String::new();
             let (from, to) = (close(&state), close(&after));
@@ -73,7 +76,8 @@ fn what_comes_twice_has_one_effect() {
         for command in COMMANDS {
             let mut once = state.clone();
             let (first, _) = once.apply(command);
-            if matches!(command, Command::Interrupt | Command::Deliver) || first == Reply::Later {
+            if matches!(command, Command::Interrupt(_) | Command::Deliver) || first == Reply::Later
+            {
                 continue;
             }
             let mut twice = once.clone();
