@@ -36,7 +36,6 @@ pub use compose::{ChildPlan, Descriptor};
 pub use deliver::{Authority, Destination, Sent, Verb};
 pub use error::{DeliverError, RegisterError, StartError};
 pub use event::{EVENT_TYPES, RunRecord, open_runs};
-pub use event::{RunRecord, open_runs};
 pub use host::{
     ChildHost, HostError, Interrupt, Look, OpenChild, Opened, Report, Residency, Session,
     Settlement, Waiting,
