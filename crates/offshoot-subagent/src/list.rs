@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use offshoot_agent::{Agent, AgentId, Projection};
+use offshoot_agent::{Agent, AgentId};
 
 use crate::event::children;
 use crate::host::Look;
@@ -105,8 +105,8 @@ impl Subagents {
         if let Some(agent) = self.0.host.agents.get(child) {
             return agent.with_projection(children);
         }
-        let read = self.0.host.store.read(child);
-        read.map_or_else(|_| Vec::new(), |events| children(&Projection::of(&events)))
+        let stored = self.0.host.store.project(child);
+        stored.map_or_else(|_| Vec::new(), |p| children(&p))
     }
 
     fn look(&self, child: &AgentId, cost: TreeUsage, parent: &AgentId) -> Look {

@@ -65,10 +65,7 @@ impl Subagents {
         let told = |p: &Projection| event::settled(p, &of.run);
         let told = match self.0.host.agents.get(&parent) {
             Some(parent) => parent.with_projection(told),
-            None => {
-                let read = self.0.host.store.read(&parent);
-                read.is_ok_and(|events| told(&Projection::of(&events)))
-            }
+            None => self.0.host.store.project(&parent).is_ok_and(|p| told(&p)),
         };
         match told {
             true => Reported::Duplicate,

@@ -6,21 +6,39 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use offshoot::agent::{
-    AgentId, AppendError, OpenedSession, SessionLog, SessionStore, StoreError, StoredEvent,
+    AgentId, AppendError, Flushed, OpenedSession, SessionLog, SessionStore, StoreError,
+    StoredEvent, Visit,
 };
 use offshoot::{Config, Runtime, model, say};
 
-type Events = Vec<Arc<StoredEvent>>;
+#[derive(Clone, Default)]
+struct Row {
+    events: Vec<Arc<StoredEvent>>,
+    /// How many of them are another session's past.
+    inherited: usize,
+    has_writer: bool,
+}
 
 #[derive(Clone, Default)]
-struct Table(Arc<Mutex<BTreeMap<AgentId, Events>>>);
+struct Table(Arc<Mutex<BTreeMap<AgentId, Row>>>);
 
 impl Table {
-    fn rows(&self) -> MutexGuard<'_, BTreeMap<AgentId, Events>> {
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<AgentId, Row>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn row(&self, id: &AgentId) -> Result<Row, StoreError> {
+        let row = self.rows().get(id).cloned();
+        row.ok_or_else(|| StoreError::NotFound(id.clone()))
+    }
+
+    fn writer(&self, id: &AgentId) -> Box<dyn SessionLog> {
+        let (table, id) = (self.clone(), id.clone());
+        Box::new(Log { table, id })
     }
 }
 
@@ -32,8 +50,8 @@ struct Log {
 impl SessionLog for Log {
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
         let mut rows = self.table.rows();
-        let log = rows.entry(self.id.clone()).or_default();
-        let found = log.last().map_or(expected, |last| last.seq + 1);
+        let log = &mut rows.entry(self.id.clone()).or_default().events;
+        let found = log.len() as u64;
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
         }
@@ -41,37 +59,60 @@ impl SessionLog for Log {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
-        Ok(())
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
+        Ok(Flushed::Volatile)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Some(row) = self.table.rows().get_mut(&self.id) {
+            row.has_writer = false;
+        }
     }
 }
 
 impl SessionStore for Table {
-    fn create(&self, id: &AgentId, _inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
-        if self.rows().insert(id.clone(), Vec::new()).is_some() {
-            return Err(StoreError::Exists(id.clone()));
+    fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
+        let row = Row {
+            inherited: usize::try_from(inherited).unwrap_or(usize::MAX),
+            has_writer: true,
+            ..Row::default()
+        };
+        match self.rows().entry(id.clone()) {
+            Entry::Occupied(_) => return Err(StoreError::Exists(id.clone())),
+            Entry::Vacant(vacant) => {
+                vacant.insert(row);
+            }
         }
-        let (table, id) = (self.clone(), id.clone());
-        Ok(Box::new(Log { table, id }))
+        Ok(self.writer(id))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        let events = self.read(id)?;
-        let (table, id) = (self.clone(), id.clone());
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
+        let row = match self.rows().get_mut(id) {
+            None => return Err(StoreError::NotFound(id.clone())),
+            Some(row) if row.has_writer => return Err(StoreError::Locked(id.clone())),
+            Some(row) => {
+                row.has_writer = true;
+                row.clone()
+            }
+        };
+        row.events.iter().for_each(visit);
         Ok(OpenedSession {
-            log: Box::new(Log { table, id }),
-            events,
+            log: self.writer(id),
+            next_seq: row.events.len() as u64,
             torn_bytes: 0,
         })
     }
 
-    fn read(&self, id: &AgentId) -> Result<Events, StoreError> {
-        let events = self.rows().get(id).cloned();
-        events.ok_or_else(|| StoreError::NotFound(id.clone()))
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.row(id)?.events.iter().for_each(visit);
+        Ok(())
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
-        Ok(self.read(id)?.first().cloned())
+        let row = self.row(id)?;
+        Ok(row.events.get(row.inherited).cloned())
     }
 
     fn sessions(&self) -> Result<Vec<AgentId>, StoreError> {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    AgentId, AppendError, MemoryStore, OpenedSession, SessionLog, SessionStore, StoreError,
-    StoredEvent,
+    AgentId, AppendError, Flushed, MemoryStore, OpenedSession, SessionLog, SessionStore,
+    StoreError, StoredEvent, Visit,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl SessionLog for FailingLog {
         self.inner.append(expected, events)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
         self.inner.flush()
     }
 
@@ -77,12 +77,12 @@ impl SessionStore for Failing {
         }))
     }
 
-    fn open(&self, id: &AgentId) -> Result<OpenedSession, StoreError> {
-        self.inner.open(id)
+    fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
+        self.inner.open(id, visit)
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
-        self.inner.read(id)
+    fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(id, visit)
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
