@@ -171,7 +171,8 @@ pub trait Tool: Send + Sync + 'static {
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput>;
 }
 
-/// Which tools a child may use: first `allow` (absent: all), then `deny`.
+/// Which tools a child may use: first `allow` (absent: all; empty: none), then `deny`. It is about
+/// what the child inherits: a tool that the child gets of its own is added afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {
@@ -254,7 +255,8 @@ impl ToolSet {
     ///
     /// [`FilterError`] when the filter is empty or names a tool that is not in the set.
     pub fn restrict(&self, filter: &ToolFilter) -> Result<Self, FilterError> {
-        if filter.allow.is_none() && filter.deny.is_none() {
+        let denies_none = filter.deny.as_ref().is_none_or(Vec::is_empty);
+        if filter.allow.is_none() && denies_none {
             return Err(FilterError::Empty);
         }
         let named = filter.allow.iter().chain(&filter.deny).flatten();
