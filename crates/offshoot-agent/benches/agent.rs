@@ -45,7 +45,9 @@ fn in_memory() -> AgentHost {
 }
 
 fn started(host: &AgentHost) -> Agent {
-    let agent = Agent::create(host, None, spec()).expect("an agent");
+    let agent = Agent::create(host, None, spec())
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent
 }
@@ -193,7 +195,9 @@ fn memory(runtime: &Runtime) {
         let before = resident();
         let agents: Vec<_> = (0..AGENTS)
             .map(|_| {
-                let agent = Agent::create(&host, None, spec.clone()).expect("an agent");
+                let agent = Agent::create(&host, None, spec.clone())
+                    .expect("an agent")
+                    .into_agent();
                 agent.start();
                 agent
             })

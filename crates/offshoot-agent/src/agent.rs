@@ -5,6 +5,7 @@
 mod accept;
 mod close;
 mod drive;
+mod handle;
 mod open;
 mod state;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use offshoot_core::{Scope, WallClock};
 use serde::{Deserialize, Serialize};
-
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::event::Shared;
@@ -30,6 +31,7 @@ use state::{Inner, State};
 
 pub use accept::{Delivered, Placement, SendError};
 pub use close::Pending;
+pub use handle::AgentHandle;
 pub use open::{AgentSpec, OpenError};
 
 /// What an agent is doing.
@@ -318,6 +320,11 @@ impl Agent {
         sync::lock(&self.0.state)
     }
 
+    /// What tells a turn of the agent to stop.
+    pub(crate) fn signal(&self, turn: u64) -> CancellationToken {
+        self.lock().signal(turn)
+    }
+
     /// Reads the agent's state. `read` runs under the agent's lock: it must be short and must not
     /// call any agent.
     pub fn with_projection<R>(&self, read: impl FnOnce(&Projection) -> R) -> R {
@@ -395,7 +402,7 @@ impl Agent {
     /// [`SendError::Closed`] after the agent has closed; [`SendError::Log`] when the log cannot be
     /// written.
     pub fn record(&self, extension: crate::Extension) -> Result<(), SendError> {
-        self.record_in_step(Event::Extension(extension))
+        self.record_in_step(extension.into())
     }
 
     pub(crate) fn record_in_step(&self, event: Event) -> Result<(), SendError> {
@@ -450,7 +457,8 @@ impl Agent {
 
     /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
     pub async fn idle(&self) {
-        loop {
+        // Asked before it is waited for as well: most waits end with the first wake.
+        while self.lock().machine.is_running() {
             let rested = self.0.rested.notified();
             let mut rested = std::pin::pin!(rested);
             rested.as_mut().enable();
@@ -516,6 +524,3 @@ impl Agent {
         }
     }
 }
-
-/// What became of an append.
-pub(crate) type Appended = Result<Vec<Shared>, AppendError>;

@@ -4,6 +4,7 @@
 //! two boundaries and records it. It can be asked again from the log alone.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -92,7 +93,8 @@ pub struct StepContext {
     agent: Agent,
     key: StepKey,
     generation: u64,
-    cancel: CancellationToken,
+    /// Made for the first who asks: a step that does not wait needs none.
+    cancel: OnceLock<CancellationToken>,
 }
 
 impl fmt::Debug for StepContext {
@@ -104,17 +106,12 @@ impl fmt::Debug for StepContext {
 }
 
 impl StepContext {
-    pub(crate) fn new(
-        agent: Agent,
-        key: StepKey,
-        generation: u64,
-        cancel: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(agent: Agent, key: StepKey, generation: u64) -> Self {
         Self {
             agent,
             key,
             generation,
-            cancel,
+            cancel: OnceLock::new(),
         }
     }
 
@@ -136,15 +133,20 @@ impl StepContext {
         self.generation
     }
 
-    /// The turn's cancellation.
+    /// The turn's cancellation. Of a turn that is over and was never asked for it, it is cancelled.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.cancel
+        if let Some(cancel) = self.cancel.get() {
+            return cancel;
+        }
+        // Taken before the cell is entered: nobody waits for the agent's lock in it.
+        let cancel = self.agent.signal(self.key.turn);
+        self.cancel.get_or_init(|| cancel)
     }
 
     /// Waits until the turn is cancelled.
     pub async fn cancelled(&self) {
-        self.cancel.cancelled().await;
+        self.cancellation().cancelled().await;
     }
 
     /// What the model is shown of the past.
@@ -179,7 +181,7 @@ impl StepContext {
             step: self.key.step,
             call_id: call.id.clone(),
             name: call.name.clone(),
-            args: call.args.clone(),
+            args: call.args.clone().into(),
         })
     }
 

@@ -236,7 +236,7 @@ const IGNORABLE: &str = "ignorable";
 pub enum Event {
     /// A residency of the session begins.
     #[serde(rename = "session/start")]
-    SessionStart(SessionStart),
+    SessionStart(Box<SessionStart>),
     /// A message was accepted.
     #[serde(rename = "inbox/inserted")]
     InboxInserted {
@@ -336,7 +336,7 @@ pub enum Event {
         /// The tool.
         name: String,
         /// The arguments.
-        args: Value,
+        args: Box<Value>,
     },
     /// A tool call ended.
     #[serde(rename = "tool/result")]
@@ -378,7 +378,19 @@ pub enum Event {
     },
     /// An event of a crate above.
     #[serde(untagged)]
-    Extension(Extension),
+    Extension(Box<Extension>),
+}
+
+impl From<SessionStart> for Event {
+    fn from(start: SessionStart) -> Self {
+        Self::SessionStart(Box::new(start))
+    }
+}
+
+impl From<Extension> for Event {
+    fn from(extension: Extension) -> Self {
+        Self::Extension(Box::new(extension))
+    }
 }
 
 impl Event {

@@ -133,12 +133,12 @@ impl Inbox {
         self.next_step.iter().chain(followup).collect()
     }
 
-    /// Moves a message from its list to the claimed ones; returns the kind of its source.
-    pub(crate) fn claim(&mut self, id: &MessageId) -> Option<String> {
+    /// Moves a message from its list to the claimed ones; returns it.
+    pub(crate) fn claim(&mut self, id: &MessageId) -> Option<Arc<Message>> {
         let entry = self.take(id)?;
-        let kind = entry.message.source.kind.clone();
+        let message = Arc::clone(&entry.message);
         self.claimed.push_back(entry);
-        Some(kind)
+        Some(message)
     }
 
     /// A claimed message entered its step.

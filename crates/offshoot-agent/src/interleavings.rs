@@ -88,7 +88,9 @@ impl World {
             tools: ToolSet::default(),
             prompt: Prompt::default(),
         };
-        let agent = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let agent = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         agent.start();
         Self {
             agent,

@@ -41,8 +41,8 @@ mod tool;
 struct SessionsDocument;
 
 pub use agent::{
-    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered, OpenError,
-    Pending, Placement, SendError, Status, WeakAgent,
+    Agent, AgentHandle, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered,
+    OpenError, Pending, Placement, SendError, Status, WeakAgent,
 };
 pub use driver::{DriverError, StepContext, StepKey, StepOutcome, TurnDriver};
 pub use event::{

@@ -43,8 +43,8 @@ pub struct OpenTurn {
     pub step_open: bool,
     /// Calls of the step's replies without a result, and whether each was dispatched.
     pub unanswered: Vec<(CallRequest, bool)>,
-    /// The kinds of the sources of the messages that the turn claimed, in order.
-    pub claimed: Vec<String>,
+    /// The messages that the turn claimed, in order.
+    pub claimed: Vec<Arc<Message>>,
 }
 
 impl OpenTurn {
@@ -149,10 +149,11 @@ impl Projection {
                 before,
             } => self.inbox.shift(message_id, *target, before.as_ref()),
             Event::InboxClaimed { message_id, .. } => {
-                let kind = self.inbox.claim(message_id);
-                self.heard(kind.as_deref().unwrap_or_default());
-                if let Some(open) = &mut self.open {
-                    open.claimed.extend(kind);
+                if let Some(message) = self.inbox.claim(message_id) {
+                    self.heard(&message.source.kind);
+                    if let Some(open) = &mut self.open {
+                        open.claimed.push(message);
+                    }
                 }
             }
             Event::InboxDiscarded { message_id, cause } => {
@@ -311,7 +312,7 @@ impl Projection {
     #[must_use]
     pub fn start(&self) -> Option<&SessionStart> {
         self.start.as_ref().and_then(|stored| match &stored.event {
-            Event::SessionStart(start) => Some(start),
+            Event::SessionStart(start) => Some(&**start),
             _ => None,
         })
     }
@@ -363,7 +364,7 @@ impl Projection {
         self.extensions
             .iter()
             .filter_map(|stored| match &stored.event {
-                Event::Extension(extension) => Some(extension),
+                Event::Extension(extension) => Some(&**extension),
                 _ => None,
             })
     }
@@ -374,7 +375,7 @@ impl Projection {
     #[must_use]
     pub fn last_fact(&self) -> Option<&Extension> {
         match &self.last_fact.as_ref()?.event {
-            Event::Extension(extension) => Some(extension),
+            Event::Extension(extension) => Some(&**extension),
             _ => None,
         }
     }
@@ -395,7 +396,7 @@ impl Projection {
         self.extensions[from..]
             .iter()
             .filter_map(|stored| match &stored.event {
-                Event::Extension(extension) => Some(extension),
+                Event::Extension(extension) => Some(&**extension),
                 _ => None,
             })
     }
@@ -472,7 +473,7 @@ impl Projection {
                     step,
                     call_id: call.id.clone(),
                     name: call.name.clone(),
-                    args: call.args.clone(),
+                    args: call.args.clone().into(),
                 });
             }
             let result = ToolResultRecord {

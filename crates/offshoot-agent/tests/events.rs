@@ -52,12 +52,12 @@ fn vocabulary() -> Vec<(Event, Value)> {
     };
     vec![
         (
-            Event::SessionStart(start()),
+            start().into(),
             json!({"type": "session/start", "label": "root", "origin": "root", "depth": 0,
                 "resumed": false}),
         ),
         (
-            Event::SessionStart(SessionStart {
+            Event::from(SessionStart {
                 parent: Some(parent),
                 label: Some("sizes".into()),
                 origin: Origin::Subagent,
@@ -166,7 +166,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
                 step: 1,
                 call_id: CallId("c1".into()),
                 name: "bash".into(),
-                args: json!("not {json"),
+                args: json!("not {json").into(),
             },
             json!({"type": "tool/call", "turn": 1, "step": 1, "call_id": "c1", "name": "bash",
                 "args": "not {json"}),
@@ -214,7 +214,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
             json!({"type": "agent/status", "status": "closing"}),
         ),
         (
-            Event::Extension(
+            Event::from(
                 Extension::new("task/started")
                     .with("task_id", "shell-1")
                     .with("generation", 4),

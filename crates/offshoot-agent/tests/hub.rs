@@ -207,7 +207,9 @@ async fn concurrent_sessions_are_each_in_order() {
     let agents: Vec<_> = (0..8)
         .map(|_| {
             let spec = offshoot_agent::AgentSpec::root(kit.clone());
-            let agent = Agent::create(&host, None, spec).expect("an agent");
+            let agent = Agent::create(&host, None, spec)
+                .expect("an agent")
+                .into_agent();
             agent.start();
             agent
         })

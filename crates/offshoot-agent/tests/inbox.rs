@@ -383,7 +383,9 @@ async fn a_turn_has_the_greatest_generation_of_what_opened_it() {
 #[tokio::test(start_paused = true)]
 async fn messages_to_an_agent_that_was_not_started_wait_for_its_start() {
     let mut world = World::new();
-    let agent = offshoot_agent::Agent::create(&world.host, None, world.spec()).expect("an agent");
+    let agent = offshoot_agent::Agent::create(&world.host, None, world.spec())
+        .expect("an agent")
+        .into_agent();
     let delivered = agent.followup(user("early")).expect("accepted");
     assert_eq!(delivered.placement, Placement::Parked);
     tokio::task::yield_now().await;

@@ -25,7 +25,9 @@ async fn a_resume_takes_memory_for_what_is_visible_and_not_for_the_log() {
         id: Some(id),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent.followup(user("a")).expect("accepted");
     world.stage.next().await.complete();

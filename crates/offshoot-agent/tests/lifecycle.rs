@@ -27,7 +27,9 @@ fn named(world: &World, name: &str) -> AgentSpec {
 #[tokio::test(start_paused = true)]
 async fn a_live_agent_is_listed_until_it_has_closed() {
     let world = World::new();
-    let agent = Agent::create(&world.host, None, named(&world, "a")).expect("an agent");
+    let agent = Agent::create(&world.host, None, named(&world, "a"))
+        .expect("an agent")
+        .into_agent();
     assert_eq!(world.host.agents.get(&id("a")), Some(agent.clone()));
     assert_eq!(
         world.host.agents.by_scope(agent.scope().id()),
@@ -46,7 +48,9 @@ async fn a_live_agent_is_listed_until_it_has_closed() {
 #[tokio::test(start_paused = true)]
 async fn an_id_is_used_once_in_a_store() {
     let world = World::new();
-    let agent = Agent::create(&world.host, None, named(&world, "a")).expect("an agent");
+    let agent = Agent::create(&world.host, None, named(&world, "a"))
+        .expect("an agent")
+        .into_agent();
     let second = Agent::create(&world.host, None, named(&world, "a"));
     assert!(matches!(
         second,
@@ -66,7 +70,9 @@ async fn an_id_is_used_once_in_a_store() {
 async fn a_live_session_is_not_resumed() {
     let folder = tempfile::tempdir().expect("a folder");
     for world in [World::new(), World::in_folder(folder.path())] {
-        let agent = Agent::create(&world.host, None, named(&world, "a")).expect("an agent");
+        let agent = Agent::create(&world.host, None, named(&world, "a"))
+            .expect("an agent")
+            .into_agent();
         let second = Agent::resume(&world.host, None, &id("a"), Default::default(), world.kit());
         assert!(matches!(second, Err(OpenError::Live(_))), "{second:?}");
         agent.start();
@@ -94,7 +100,9 @@ async fn an_agent_that_could_not_be_made_leaves_nothing() {
         assert!(world.host.agents.list().is_empty());
         assert_eq!(world.host.store.sessions().expect("a listing"), []);
         assert!(world.records.lock().expect("no panic").is_empty());
-        let agent = Agent::create(&world.host, None, named(&world, "a")).expect("the id is free");
+        let agent = Agent::create(&world.host, None, named(&world, "a"))
+            .expect("the id is free")
+            .into_agent();
         agent.start();
         world.finish(agent).await;
     }
@@ -125,7 +133,9 @@ async fn a_seed_must_be_a_whole_past() {
         depth: 1,
         ..named(&world, "fork")
     };
-    let fork = Agent::create(&world.host, None, spec).expect("a fork");
+    let fork = Agent::create(&world.host, None, spec)
+        .expect("a fork")
+        .into_agent();
     fork.start();
     assert!(
         fork.with_projection(|p| p.inbox().is_empty()),
@@ -147,7 +157,8 @@ async fn a_seed_must_be_a_whole_past() {
         Default::default(),
         world.kit(),
     )
-    .expect("the fork");
+    .expect("the fork")
+    .into_agent();
     assert_eq!(fork.depth(), 1, "the fork's own birth counts");
     fork.close(Pending::Keep).await;
     world.finish(agent).await;
@@ -302,8 +313,9 @@ async fn what_the_agent_started_is_closed_before_its_log() {
     let world = World::new();
     let agent = world.agent();
     let order: Arc<Mutex<Vec<&str>>> = Arc::default();
-    let child =
-        Agent::create(&world.host, Some(agent.scope()), named(&world, "child")).expect("a child");
+    let child = Agent::create(&world.host, Some(agent.scope()), named(&world, "child"))
+        .expect("a child")
+        .into_agent();
     child.start();
     let (parent, seen) = (agent.clone(), Arc::clone(&order));
     child
@@ -333,7 +345,9 @@ async fn what_the_agent_started_is_closed_before_its_log() {
 async fn an_agent_ends_with_its_owner() {
     let mut world = World::new();
     let owner = Scope::root("owner");
-    let agent = Agent::create(&world.host, Some(&owner), named(&world, "a")).expect("an agent");
+    let agent = Agent::create(&world.host, Some(&owner), named(&world, "a"))
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent.followup(user("a")).expect("accepted");
     let step = world.stage.next().await;
@@ -366,7 +380,9 @@ async fn an_agent_ends_with_its_owner() {
 async fn an_idle_agent_whose_owner_closes_is_closing_at_once() {
     let world = World::new();
     let owner = Scope::root("owner");
-    let agent = Agent::create(&world.host, Some(&owner), named(&world, "a")).expect("an agent");
+    let agent = Agent::create(&world.host, Some(&owner), named(&world, "a"))
+        .expect("an agent")
+        .into_agent();
     agent.start();
     let closing = agent.scope().close();
     assert!(matches!(agent.followup(user("b")), Err(SendError::Closing)));
@@ -378,7 +394,9 @@ async fn an_idle_agent_whose_owner_closes_is_closing_at_once() {
 #[tokio::test(start_paused = true)]
 async fn only_a_settled_agent_closes_by_itself() {
     let mut world = World::new();
-    let unstarted = Agent::create(&world.host, None, world.spec()).expect("an agent");
+    let unstarted = Agent::create(&world.host, None, world.spec())
+        .expect("an agent")
+        .into_agent();
     assert!(!unstarted.close_if_settled(), "it was not started");
     unstarted.close(Pending::Keep).await;
 

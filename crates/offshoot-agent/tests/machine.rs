@@ -105,7 +105,7 @@ impl Host {
             inherited: None,
             extra: Default::default(),
         };
-        let stored = host.store(vec![Event::SessionStart(start)]);
+        let stored = host.store(vec![start.into()]);
         host.machine.commit(Default::default(), &stored);
         host.run(Start);
         host

@@ -290,7 +290,9 @@ async fn crash(log: &[Arc<StoredEvent>], kept: usize) {
     let (driver, stage) = support::stage(Manner::Polite);
     drop(stage);
     let kit = AgentSpec::root(support::kit(Arc::new(driver))).kit;
-    let agent = Agent::resume(&host, None, &id, Default::default(), kit).expect("the session");
+    let agent = Agent::resume(&host, None, &id, Default::default(), kit)
+        .expect("the session")
+        .into_agent();
     agent.start();
     support::soon("idle", agent.idle()).await;
     agent.steer(user("last")).expect("accepted");

@@ -154,7 +154,9 @@ async fn a227_a228_an_end_at_the_first_event_leaves_an_agent_that_never_runs() {
         let _other = world.host.hub.observe(Arc::new(move |_: &EventRecord| {
             counter.fetch_add(1, Ordering::SeqCst);
         }));
-        let agent = Agent::create(&world.host, None, world.spec()).expect("an agent");
+        let agent = Agent::create(&world.host, None, world.spec())
+            .expect("an agent")
+            .into_agent();
         agent.start();
         let refused = agent.followup(user("a"));
         assert!(matches!(refused, Err(SendError::Closing)), "{refused:?}");

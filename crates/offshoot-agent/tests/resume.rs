@@ -27,7 +27,9 @@ async fn eventful_life(world: &mut World) -> Agent {
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent.inject(user("quiet")).expect("accepted");
     agent.followup(user("first")).expect("accepted");
@@ -70,7 +72,8 @@ async fn live_on(folder: &Path) -> Vec<Arc<StoredEvent>> {
         Default::default(),
         world.kit(),
     )
-    .expect("the session");
+    .expect("the session")
+    .into_agent();
     let live = agent.with_projection(|p| p.inbox().clone());
     let folded = Projection::of(&world.log(&agent)).inbox().clone();
     assert_eq!(live, folded, "the log says what the agent knows");
@@ -159,7 +162,9 @@ async fn an_open_turn_is_closed_on_the_record_and_only_once() {
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent.followup(user("a")).expect("accepted");
     let step = world.stage.next().await;
@@ -179,7 +184,8 @@ async fn an_open_turn_is_closed_on_the_record_and_only_once() {
             Default::default(),
             world.kit(),
         )
-        .expect("the session");
+        .expect("the session")
+        .into_agent();
         let trace = world.trace(&agent);
         let repair = trace
             .iter()
@@ -209,7 +215,9 @@ async fn a_second_writer_is_refused() {
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec.clone()).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec.clone())
+        .expect("an agent")
+        .into_agent();
     agent.start();
     let other = World::in_folder(folder.path());
     let refused = Agent::resume(
@@ -238,7 +246,8 @@ async fn a_second_writer_is_refused() {
         Default::default(),
         other.kit(),
     )
-    .expect("it is free now");
+    .expect("it is free now")
+    .into_agent();
     assert!(agent.with_projection(|p| p.inbox().contains(&"still-mine".parse().expect("an id"))));
     other.finish(agent).await;
 }
@@ -253,7 +262,9 @@ async fn what_waits_survives_and_only_what_wakes_runs() {
             id: Some(session()),
             ..world.spec()
         };
-        let agent = Agent::create(&world.host, None, spec).expect("an agent");
+        let agent = Agent::create(&world.host, None, spec)
+            .expect("an agent")
+            .into_agent();
         if wake {
             agent.steer(user("a")).expect("accepted");
         } else {
@@ -268,7 +279,8 @@ async fn what_waits_survives_and_only_what_wakes_runs() {
             Default::default(),
             world.kit(),
         )
-        .expect("the session");
+        .expect("the session")
+        .into_agent();
         let mut world = world;
         agent.start();
         tokio::task::yield_now().await;
@@ -292,7 +304,9 @@ async fn a_users_stop_survives_a_restart() {
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     agent.followup(user("a")).expect("accepted");
     let _step = world.stage.next().await;
@@ -310,7 +324,8 @@ async fn a_users_stop_survives_a_restart() {
         Default::default(),
         world.kit(),
     )
-    .expect("the session");
+    .expect("the session")
+    .into_agent();
     agent.start();
     let resumed = agent.notify(notice("n2", 1), true).expect("accepted");
     assert_eq!(
@@ -335,7 +350,9 @@ async fn a_users_stop_of_an_idle_agent_survives_a_restart() {
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     assert!(!agent.cancel(CancelCause::User, Pending::Keep));
     let log = world.log(&agent);
@@ -361,7 +378,9 @@ async fn a_users_stop_of_an_idle_agent_survives_a_restart() {
 
 fn resumed(world: &World) -> Agent {
     let extra = Default::default();
-    Agent::resume(&world.host, None, &session(), extra, world.kit()).expect("the session")
+    Agent::resume(&world.host, None, &session(), extra, world.kit())
+        .expect("the session")
+        .into_agent()
 }
 
 /// Without `auto_wake` a resumed agent waits to be asked, whatever waits and whatever it is told.
@@ -374,7 +393,9 @@ async fn without_auto_wake_a_resumed_agent_waits_to_be_asked() {
             id: Some(session()),
             ..world.spec()
         };
-        let agent = Agent::create(&world.host, None, spec).expect("an agent");
+        let agent = Agent::create(&world.host, None, spec)
+            .expect("an agent")
+            .into_agent();
         agent.followup(user("kept")).expect("accepted");
         world.finish(agent).await;
 
@@ -428,7 +449,9 @@ async fn an_event_that_the_program_does_not_know_is_refused_unless_it_is_ignorab
         id: Some(session()),
         ..world.spec()
     };
-    let agent = Agent::create(&world.host, None, spec).expect("an agent");
+    let agent = Agent::create(&world.host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.record(Extension::new("a/known")).expect("recorded");
     let seen = Extension::new("b/seen").ignorable();
     agent.record(seen).expect("recorded");
@@ -513,7 +536,9 @@ async fn a_fork_that_was_cut_before_its_birth_is_empty() {
         depth: 1,
         ..world.spec()
     };
-    let fork = Agent::create(&world.host, None, spec).expect("a fork");
+    let fork = Agent::create(&world.host, None, spec)
+        .expect("a fork")
+        .into_agent();
     world.finish(fork).await;
     world.finish(source).await;
     let path = file(folder.path());
@@ -551,7 +576,7 @@ fn a_log_that_lacks_its_beginning_is_corrupt() {
         Arc::new(StoredEvent {
             seq,
             time: offshoot_core::Timestamp::from_millis(0),
-            event: Event::Extension(Extension::new("a/b")),
+            event: Extension::new("a/b").into(),
         })
     };
     let mut log = store.create(&session(), 0).expect("a session");

@@ -194,7 +194,9 @@ async fn a_hub_without_watchers_keeps_nothing() {
     }));
     let (driver, _stage) = support::stage(support::Manner::Polite);
     let spec = offshoot_agent::AgentSpec::root(support::kit(Arc::new(driver)));
-    let agent = offshoot_agent::Agent::create(&host, None, spec).expect("an agent");
+    let agent = offshoot_agent::Agent::create(&host, None, spec)
+        .expect("an agent")
+        .into_agent();
     drop(observer);
     agent.inject(user("a")).expect("accepted");
     let mut late = host.subscribe();

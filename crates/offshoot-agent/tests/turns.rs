@@ -210,7 +210,9 @@ async fn a_panic_around_a_step_ends_its_turn_on_the_record() {
         let world = World::new();
         let mut spec = world.spec();
         spec.kit = kit(Arc::new(Treacherous(place)));
-        let agent = Agent::create(&world.host, None, spec).expect("an agent");
+        let agent = Agent::create(&world.host, None, spec)
+            .expect("an agent")
+            .into_agent();
         agent.start();
         agent.followup(user("a")).expect("accepted");
         tokio::task::yield_now().await;

@@ -32,7 +32,9 @@ async fn bounded<F: Future>(what: &str, future: F) -> F::Output {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_send_that_races_with_the_end_of_a_turn_is_read() {
     let (host, driver, spec) = fast();
-    let agent = Agent::create(&host, None, spec).expect("an agent");
+    let agent = Agent::create(&host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     const MESSAGES: usize = 4_000;
     let senders: Vec<_> = (0..2)
@@ -71,7 +73,9 @@ async fn a_send_that_races_with_the_end_of_a_turn_is_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn b011_two_notices_at_once_never_overlap_turns() {
     let (host, driver, spec) = fast();
-    let agent = Agent::create(&host, None, spec).expect("an agent");
+    let agent = Agent::create(&host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     for n in 0..1_000 {
         let pushes: Vec<_> = ["x", "y"]
@@ -101,7 +105,9 @@ async fn a_send_that_races_with_settling_is_read_or_refused() {
     let (host, _, spec) = fast();
     let (mut read, mut refused) = (0, 0);
     for _ in 0..1_000 {
-        let agent = Agent::create(&host, None, spec.clone()).expect("an agent");
+        let agent = Agent::create(&host, None, spec.clone())
+            .expect("an agent")
+            .into_agent();
         agent.start();
         let closer = tokio::spawn({
             let agent = agent.clone();
@@ -134,7 +140,9 @@ async fn a_send_that_races_with_settling_is_read_or_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn cancels_among_sends_lose_and_double_nothing() {
     let (host, driver, spec) = fast();
-    let agent = Agent::create(&host, None, spec).expect("an agent");
+    let agent = Agent::create(&host, None, spec)
+        .expect("an agent")
+        .into_agent();
     agent.start();
     let sender = tokio::spawn({
         let agent = agent.clone();

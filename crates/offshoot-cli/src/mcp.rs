@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use offshoot::agent::{Agent, SessionStore};
+use offshoot::agent::{AgentHandle, SessionStore};
 use offshoot::config::Config;
 use offshoot::driver::script::Gates;
 use offshoot::driver::{Model, ScriptedModel};
@@ -182,7 +182,7 @@ fn tokens(path: &Path) -> Result<Tokens, Fault> {
     Tokens::parse(&text).map_err(|error| fault(&error))
 }
 
-async fn serve(runtime: &Runtime, way: Way, resumed: Option<Agent>) -> Result<(), Fault> {
+async fn serve(runtime: &Runtime, way: Way, resumed: Option<AgentHandle>) -> Result<(), Fault> {
     let server = runtime.mcp_server(env!("CARGO_PKG_VERSION"));
     let mut signals = Signals::listen().context("signals")?;
     let stop = CancellationToken::new();
@@ -198,7 +198,7 @@ async fn serve(runtime: &Runtime, way: Way, resumed: Option<Agent>) -> Result<()
     Ok(())
 }
 
-async fn stdio(server: &McpServer, resumed: Option<Agent>, stop: CancellationToken) {
+async fn stdio(server: &McpServer, resumed: Option<AgentHandle>, stop: CancellationToken) {
     let (read, write) = (tokio::io::stdin(), tokio::io::stdout());
     server.serve(read, write, resumed, stop).await;
 }

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use offshoot::Runtime;
-use offshoot::agent::{Agent, AgentId, Event, EventObserver, EventRecord, Message, SessionStore};
+use offshoot::agent::{
+    AgentHandle, AgentId, Event, EventObserver, EventRecord, Message, SessionStore,
+};
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Input};
 use offshoot::driver::{Model, ScriptedModel};
@@ -277,7 +279,7 @@ impl Run {
     }
 
     /// The root agent, with its prompt.
-    fn open(&mut self, host: &Arc<Host>) -> Result<Agent, Fault> {
+    fn open(&mut self, host: &Arc<Host>) -> Result<AgentHandle, Fault> {
         let opened = match &self.plan.resume {
             Some(id) => host.runtime().resume_root(id),
             None => host.runtime().create_root(),

@@ -123,7 +123,7 @@ fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
 fn damaged(store: &JsonlStore, id: AgentId, error: &offshoot::agent::StoreError) -> Session {
     let first = store.first(&id).ok().flatten();
     let start = match first.as_deref().map(|stored| &stored.event) {
-        Some(Event::SessionStart(start)) => Some(start),
+        Some(Event::SessionStart(start)) => Some(&**start),
         _ => None,
     };
     Session {

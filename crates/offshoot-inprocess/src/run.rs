@@ -38,7 +38,8 @@ pub(crate) async fn start(
     });
     let parent = request.child.parent.clone();
     let child = Agent::create(parent.host(), Some(parent.scope()), plan.spec)
-        .map_err(|error| fail(&error))?;
+        .map_err(|error| fail(&error))?
+        .into_agent();
     if let Err(error) = request.publish(&child.id().clone()) {
         child.retract().await;
         return Err(error);

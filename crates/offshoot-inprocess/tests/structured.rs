@@ -140,7 +140,9 @@ impl World {
                 PromptSection::for_tool("echo", 120, "About echo."),
             ]),
         };
-        let root = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let root = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         root.start();
         Self {
             subagents,

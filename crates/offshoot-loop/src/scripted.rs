@@ -66,17 +66,14 @@ impl Model for ScriptedModel {
 }
 
 fn has_arrived(projection: &Projection, awaited: &script::AwaitInbox) -> bool {
-    let waiting = projection
-        .inbox()
-        .entries()
-        .map(|entry| &entry.message.source.kind);
+    let waiting = projection.inbox().entries().map(|entry| &entry.message);
     let claimed = projection
         .open_turn()
         .into_iter()
         .flat_map(|open| &open.claimed);
     waiting
         .chain(claimed)
-        .filter(|kind| **kind == awaited.source)
+        .filter(|message| message.source.kind == awaited.source)
         .count()
         >= awaited.count
 }

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use offshoot_agent::{Agent, AgentSpec, CallId, OpenError, Pending, StepKey, ToolCall};
+use offshoot_agent::{
+    Agent, AgentHandle, AgentSpec, CallId, OpenError, Pending, StepKey, ToolCall,
+};
 use serde_json::Value;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +28,8 @@ pub(crate) enum OwnerError {
 
 pub(crate) struct Connection {
     server: McpServer,
-    owner: OnceCell<Agent>,
+    /// Closes the agent when the connection is dropped without its end.
+    owner: OnceCell<AgentHandle>,
     ended: CancellationToken,
     calls: Arc<Semaphore>,
     counter: AtomicU64,
@@ -36,21 +39,22 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: McpServer, resumed: Option<Agent>) -> Arc<Self> {
+    pub(crate) fn new(server: McpServer, resumed: Option<AgentHandle>) -> Arc<Self> {
         let calls = Arc::new(Semaphore::new(server.0.settings.max_calls));
         let ended = CancellationToken::new();
+        let known = resumed.as_ref().map(|agent| agent.id().clone());
         let connection = Arc::new(Self {
             announcer: Announcer::new(ended.clone()),
             server,
-            owner: OnceCell::new_with(resumed.clone()),
+            owner: OnceCell::new_with(resumed),
             ended,
             calls,
             counter: AtomicU64::new(0),
             shown: Shown::default(),
             carried: Carried::default(),
         });
-        if let Some(agent) = resumed {
-            connection.server.0.enter(agent.id(), &connection);
+        if let Some(id) = known {
+            connection.server.0.enter(&id, &connection);
         }
         connection
     }
@@ -74,7 +78,7 @@ impl Connection {
             self.server.0.enter(agent.id(), self);
             Ok::<_, OpenError>(agent)
         });
-        let agent = made.await?.clone();
+        let agent = Agent::clone(made.await?);
         if self.ended.is_cancelled() {
             // The closing may have looked before the agent was there.
             drop(agent.close(Pending::Keep));
@@ -85,7 +89,7 @@ impl Connection {
 
     /// The agent, if there is one.
     pub(crate) fn known_owner(&self) -> Option<&Agent> {
-        self.owner.get()
+        self.owner.get().map(|owner| &**owner)
     }
 
     /// A place among the calls that may run at once.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use offshoot_agent::{Agent, AgentHost, AgentId, AgentKit, Event, EventRecord, ObserverGuard};
+use offshoot_agent::{
+    AgentHandle, AgentHost, AgentId, AgentKit, Event, EventRecord, ObserverGuard,
+};
 use offshoot_task::TaskRegistry;
 use rmcp::service::{ServerInitializeError, serve_server_with_ct};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -143,7 +145,7 @@ impl McpServer {
         &self,
         read: R,
         write: W,
-        resumed: Option<Agent>,
+        resumed: Option<AgentHandle>,
         stop: CancellationToken,
     ) where
         R: AsyncRead + Send + Unpin + 'static,

@@ -56,7 +56,7 @@ impl<'a> World<'a> {
             prompt: Prompt::default(),
         };
         let root = match Agent::create(&host, None, AgentSpec::root(kit)) {
-            Ok(root) => root,
+            Ok(root) => root.into_agent(),
             Err(error) => panic!("a root in memory: {error}"),
         };
         root.start();
@@ -67,7 +67,7 @@ impl<'a> World<'a> {
                 && record.session == of
             {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.push(event.clone());
+                seen.push((**event).clone());
             }
         }));
         Some(Self {

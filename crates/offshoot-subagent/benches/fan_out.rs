@@ -88,7 +88,9 @@ impl World {
             tools: ToolSet::default(),
             prompt: Prompt::default(),
         };
-        let root = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let root = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         root.start();
         Self {
             cast,

@@ -230,7 +230,7 @@ impl Subagents {
     pub(crate) fn session_start(&self, id: &AgentId) -> Option<SessionStart> {
         let first = self.0.host.store.first(id).ok().flatten()?;
         match &first.event {
-            offshoot_agent::Event::SessionStart(start) => Some(start.clone()),
+            offshoot_agent::Event::SessionStart(start) => Some((**start).clone()),
             _ => None,
         }
     }

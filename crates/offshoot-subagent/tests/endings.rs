@@ -638,7 +638,9 @@ async fn s204_s206_a_childs_session_that_a_host_runs_cannot_write_to_its_parent(
     world.settled(&root, &started).await;
     soon("rest", root.rest()).await;
     let extra = serde_json::Map::new();
-    let hosted = Agent::resume(&world.host, None, &started.child, extra, world.kit()).unwrap();
+    let hosted = Agent::resume(&world.host, None, &started.child, extra, world.kit())
+        .unwrap()
+        .into_agent();
     hosted.start();
     let before = world.accepted(root.id(), "agent").len();
     let error = world

@@ -181,7 +181,9 @@ fn seen(agent: &Agent) -> (Vec<String>, String) {
 #[tokio::test(start_paused = true)]
 async fn s15_s149_persona_and_filter_are_kept_and_applied_again_and_what_is_absent_is_left_out() {
     let world = World::new();
-    let root = Agent::create(&world.host, None, AgentSpec::root(kit(&world))).unwrap();
+    let root = Agent::create(&world.host, None, AgentSpec::root(kit(&world)))
+        .unwrap()
+        .into_agent();
     root.start();
     let filter = ToolFilter {
         allow: None,

@@ -1,7 +1,7 @@
 //! A runtime as a server of the Model Context Protocol: each connection of a client is an agent that is
 //! never started.
 
-use offshoot_agent::{Agent, AgentId, OpenError};
+use offshoot_agent::{Agent, AgentHandle, AgentId, OpenError};
 use offshoot_mcp::{McpServer, McpSettings, ServerParts};
 
 use crate::Runtime;
@@ -34,7 +34,7 @@ impl Runtime {
     /// # Errors
     ///
     /// [`OpenError`] when the session is not there, is open elsewhere, or cannot be read.
-    pub fn resume_connection(&self, id: &AgentId) -> Result<Agent, OpenError> {
+    pub fn resume_connection(&self, id: &AgentId) -> Result<AgentHandle, OpenError> {
         let kit = self.kit().clone();
         let agent = Agent::resume(self.host(), None, id, serde_json::Map::new(), kit)?;
         self.subagents().recover(&agent);

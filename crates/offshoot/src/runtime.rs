@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offshoot_agent::{
-    Agent, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub, JsonlStore,
-    MemoryStore, OpenError, Pending, Prompt, PromptSection, SessionStore, StoreError, Tool,
-    ToolSet, TurnDriver,
+    Agent, AgentHandle, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub,
+    JsonlStore, MemoryStore, OpenError, Pending, Prompt, PromptSection, SessionStore, StoreError,
+    Tool, ToolSet, TurnDriver,
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::{LoopSettings, Model, ModelLoop};
@@ -227,7 +227,7 @@ impl Runtime {
     /// # Errors
     ///
     /// [`OpenError`] when its session cannot be made.
-    pub fn create_root(&self) -> Result<Agent, OpenError> {
+    pub fn create_root(&self) -> Result<AgentHandle, OpenError> {
         let agent = Agent::create(&self.host, None, AgentSpec::root(self.kit.clone()))?;
         agent.start();
         Ok(agent)
@@ -239,7 +239,7 @@ impl Runtime {
     /// # Errors
     ///
     /// [`OpenError`] when the session is not there, is open elsewhere, or cannot be read.
-    pub fn resume_root(&self, id: &AgentId) -> Result<Agent, OpenError> {
+    pub fn resume_root(&self, id: &AgentId) -> Result<AgentHandle, OpenError> {
         let kit = self.kit.clone();
         let agent = Agent::resume(&self.host, None, id, serde_json::Map::new(), kit)?;
         self.subagents.recover(&agent);

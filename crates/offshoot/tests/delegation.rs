@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot::Runtime;
-use offshoot::agent::{Agent, EventRecord, Message};
+use offshoot::agent::{AgentHandle, EventRecord, Message};
 use offshoot::config::Config;
 use offshoot::driver::ScriptedModel;
 use offshoot::driver::script::{Gates, Script};
 
 struct Played {
     runtime: Runtime,
-    root: Agent,
+    root: AgentHandle,
     events: Arc<Mutex<Vec<serde_json::Value>>>,
 }
 

@@ -49,7 +49,9 @@ impl World {
             tools: ToolSet::new([]),
             prompt: Prompt::new([]),
         };
-        let parent = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let parent = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         Self { subagents, parent }
     }
 

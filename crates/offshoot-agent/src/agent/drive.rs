@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use futures::FutureExt;
 use offshoot_core::text;
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::state::{Inner, State};
@@ -23,13 +22,13 @@ pub(super) async fn drive(mut driven: Driven) {
     let mut turn = Span::none();
     while let Some(agent) = &driven.0 {
         match agent.commit(|state, inner| go_on(state, inner, ended.take())) {
-            Next::Step(begun, signal) => {
+            Next::Step(begun) => {
                 if begun.step == 1 {
                     let (number, generation) = (begun.turn, begun.generation);
                     turn = tracing::info_span!("turn", turn = number, generation);
                 }
                 let step = tracing::info_span!(parent: &turn, "step", step = begun.step);
-                let context = context(agent, begun, signal);
+                let context = context(agent, begun);
                 ended = Some(run_step(agent, &context).instrument(step).await);
             }
             Next::Turn => {}
@@ -57,7 +56,7 @@ impl Drop for Driven {
 
 /// What a drive does next.
 enum Next {
-    Step(Begun, CancellationToken),
+    Step(Begun),
     /// The next turn was opened.
     Turn,
     Idle,
@@ -74,7 +73,7 @@ fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>) -> Next {
     let end = match after {
         After::End(end) => end,
         After::Step => match state.run(inner, BeginStep) {
-            (Some(begun), Ok(())) => return Next::Step(begun, state.signal.clone()),
+            (Some(begun), Ok(())) => return Next::Step(begun),
             (None, _) => TurnEnded::new(TurnEndReason::Aborted),
             (Some(_), Err(error)) => TurnEnded::error(error.to_string()),
         },
@@ -94,7 +93,7 @@ fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>) -> Next {
     Next::Idle
 }
 
-fn context(agent: &Agent, begun: Begun, signal: CancellationToken) -> StepContext {
+fn context(agent: &Agent, begun: Begun) -> StepContext {
     let key = StepKey {
         session: agent.id().clone(),
         activation: agent.0.activation,
@@ -102,7 +101,7 @@ fn context(agent: &Agent, begun: Begun, signal: CancellationToken) -> StepContex
         step: begun.step,
         attempt: 1,
     };
-    StepContext::new(agent.clone(), key, begun.generation, signal)
+    StepContext::new(agent.clone(), key, begun.generation)
 }
 
 /// Runs the driver on one step.

@@ -6,10 +6,9 @@ use offshoot_core::{CloseReport, Scope, ScopeClosed};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::state::{Inner, State};
-use super::{Agent, AgentHost, AgentKit};
+use super::{Agent, AgentHandle, AgentHost, AgentKit};
 use crate::machine::{Closed, Machine, Start};
 use crate::{
     AgentId, AppendError, Event, Inherited, OpenedSession, Origin, Projection, SessionLog,
@@ -134,7 +133,7 @@ fn past(seed: &[Arc<StoredEvent>]) -> Result<Projection, OpenError> {
 
 impl Agent {
     /// Makes an agent with a new session, inside `owner` when there is one. It accepts messages, and
-    /// runs nothing before [`start`](Self::start).
+    /// runs nothing before [`start`](Self::start). Who holds the handle is to close it.
     ///
     /// # Errors
     ///
@@ -147,7 +146,7 @@ impl Agent {
         host: &AgentHost,
         owner: Option<&Scope>,
         spec: AgentSpec,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<AgentHandle, OpenError> {
         let id = spec.id.clone().unwrap_or_else(AgentId::fresh);
         let seed = spec.seed.unwrap_or_default();
         let projection = past(&seed)?;
@@ -210,7 +209,7 @@ impl Agent {
         id: &AgentId,
         extra: Map<String, Value>,
         kit: AgentKit,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<AgentHandle, OpenError> {
         if host.agents.get(id).is_some() {
             return Err(OpenError::Live(id.clone()));
         }
@@ -239,7 +238,7 @@ impl Agent {
         scope: Scope,
         session: Session,
         kit: AgentKit,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<AgentHandle, OpenError> {
         let Session {
             id,
             log,
@@ -267,7 +266,7 @@ impl Agent {
             state: Mutex::new(State {
                 machine: Machine::new(projection, Arc::clone(&host.settings)),
                 log: Some(log),
-                signal: CancellationToken::new(),
+                signal: None,
                 born: false,
                 fresh,
                 retracted: false,
@@ -281,14 +280,12 @@ impl Agent {
         let attached = agent
             .scope()
             .on_close("let the session go", move || last.let_go());
-        let events = std::iter::once(Event::SessionStart(start))
-            .chain(repairs)
-            .collect();
+        let events = std::iter::once(Event::from(start)).chain(repairs).collect();
         let begun = attached
             .map_err(OpenError::from)
             .and_then(|_| agent.begin(events));
         match begun {
-            Ok(()) => Ok(agent),
+            Ok(()) => Ok(AgentHandle::new(agent)),
             Err(error) => {
                 agent.unmake();
                 Err(error)

@@ -12,17 +12,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use offshoot_core::{Scope, text};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentHost, AgentKit, Appended, Pending};
+use super::{AgentHost, AgentKit, Pending};
 use crate::event::{self, Shared};
 use crate::machine::{Close, Command, Effects, Machine, Repair, Then};
 use crate::{
     AgentId, AppendError, Event, EventRecord, Projection, SessionLog, StoreError, StoredEvent,
     Usage,
 };
+
+/// What one append comes to: rarely more than fits here.
+pub(super) type Batch = SmallVec<[Shared; 4]>;
 
 pub(crate) struct Inner {
     pub(super) id: AgentId,
@@ -46,8 +50,8 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(super) machine: Machine,
     pub(super) log: Option<Box<dyn SessionLog>>,
-    /// Tells the turn that runs to stop.
-    pub(super) signal: CancellationToken,
+    /// Tells the turn that runs to stop; made for the first who asks for it.
+    pub(super) signal: Option<CancellationToken>,
     /// The session's beginning is in the log, and the agent is listed.
     pub(super) born: bool,
     /// The session began with this agent.
@@ -85,6 +89,22 @@ impl State {
         began
     }
 
+    /// What tells the turn to stop. For a turn that does not run any more it has stopped.
+    pub(super) fn signal(&mut self, turn: u64) -> CancellationToken {
+        let open = self.projection().open_turn().map(|open| open.turn);
+        if !self.machine.is_running() || open != Some(turn) {
+            let over = CancellationToken::new();
+            over.cancel();
+            return over;
+        }
+        let signal = self.signal.get_or_insert_with(CancellationToken::new);
+        if self.machine.is_cut() {
+            // It was cut before anybody asked.
+            signal.cancel();
+        }
+        signal.clone()
+    }
+
     /// Applies a command and carries out its effects. The reply does not hold when the log refused.
     pub(super) fn run<C: Command>(
         &mut self,
@@ -98,11 +118,13 @@ impl State {
     fn carry_out(&mut self, inner: &Inner, effects: Effects) -> Result<(), AppendError> {
         if effects.cut {
             // Runs no code of the driver: waking its task only schedules it.
-            self.signal.cancel();
+            if let Some(signal) = &self.signal {
+                signal.cancel();
+            }
         }
         let stored = self.write(inner, effects.events)?;
         if effects.then.opens_turn() {
-            self.signal = CancellationToken::new();
+            self.signal = None;
         }
         self.machine.commit(effects.then, &stored);
         self.undriven |= effects.drive;
@@ -131,9 +153,9 @@ impl State {
         Ok(())
     }
 
-    fn write(&mut self, inner: &Inner, events: Vec<Event>) -> Appended {
+    fn write(&mut self, inner: &Inner, events: Vec<Event>) -> Result<Batch, AppendError> {
         if events.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Batch::new());
         }
         for event in &events {
             event::check(event).map_err(AppendError::Unstorable)?;
@@ -146,7 +168,7 @@ impl State {
         }
         let expected = self.projection().next_seq();
         let time = inner.host.clock.now();
-        let shared: Vec<Shared> = (expected..)
+        let shared: Batch = (expected..)
             .zip(events)
             .map(|(seq, event)| Arc::new(StoredEvent { seq, time, event }))
             .collect();

@@ -183,7 +183,7 @@ mod tests {
     fn what_passes_can_be_read_back() {
         for event in [
             reply(MAX_DEPTH),
-            Event::Extension(Extension::new("a/b").with("v", nested(MAX_DEPTH))),
+            Extension::new("a/b").with("v", nested(MAX_DEPTH)).into(),
         ] {
             check(&event).expect("it passes");
             let stored = StoredEvent {

@@ -92,7 +92,7 @@ impl Command for Accept {
         let message_id = message.id.clone();
         // Room for the turn that the message may open: its start and one claim.
         let mut events = Vec::with_capacity(facts.len() + 3);
-        events.extend(facts.into_iter().map(Event::Extension));
+        events.extend(facts.into_iter().map(Event::from));
         events.push(Event::InboxInserted {
             target,
             wake,

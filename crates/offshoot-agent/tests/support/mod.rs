@@ -80,7 +80,9 @@ impl World {
 
     /// A started root agent.
     pub fn agent(&self) -> Agent {
-        let agent = Agent::create(&self.host, None, self.spec()).expect("an agent");
+        let agent = Agent::create(&self.host, None, self.spec())
+            .expect("an agent")
+            .into_agent();
         agent.start();
         agent
     }

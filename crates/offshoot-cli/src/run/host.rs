@@ -158,7 +158,7 @@ impl Host {
             depth: root.depth(),
             seq: None,
             time: self.runtime.host().clock.now(),
-            event: Event::Extension(event),
+            event: event.into(),
         });
     }
 

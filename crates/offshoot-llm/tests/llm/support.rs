@@ -143,7 +143,9 @@ pub(crate) fn agent(model: LlmModel) -> Agent {
         prompt: Prompt::new([PromptSection::persona("You are a test.")]),
     };
     let host = AgentHost::new(Arc::new(MemoryStore::default()), AgentSettings::default());
-    let agent = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+    let agent = Agent::create(&host, None, AgentSpec::root(kit))
+        .unwrap()
+        .into_agent();
     agent.start();
     agent
 }

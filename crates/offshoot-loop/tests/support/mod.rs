@@ -163,7 +163,9 @@ impl World {
             prompt,
         };
         let host = AgentHost::new(store, AgentSettings::default());
-        let agent = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let agent = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         agent.start();
         Self {
             agent,

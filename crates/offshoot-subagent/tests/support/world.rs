@@ -148,7 +148,9 @@ impl World {
     }
 
     pub fn root(&self) -> Agent {
-        let root = Agent::create(&self.host, None, AgentSpec::root(self.kit())).unwrap();
+        let root = Agent::create(&self.host, None, AgentSpec::root(self.kit()))
+            .unwrap()
+            .into_agent();
         root.start();
         root
     }
@@ -156,7 +158,9 @@ impl World {
     /// A root that a later process goes on with.
     pub fn resume_root(&self, id: &AgentId) -> Agent {
         let kit = self.kit();
-        let root = Agent::resume(&self.host, None, id, serde_json::Map::new(), kit).unwrap();
+        let root = Agent::resume(&self.host, None, id, serde_json::Map::new(), kit)
+            .unwrap()
+            .into_agent();
         self.subagents.recover(&root);
         root.start();
         root
@@ -241,7 +245,7 @@ impl World {
             .iter()
             .filter(|record| record.session == *agent)
             .filter_map(|record| match &record.event {
-                Event::Extension(event) if event.kind == kind => Some(event.clone()),
+                Event::Extension(event) if event.kind == kind => Some((**event).clone()),
                 _ => None,
             })
             .collect()

@@ -264,7 +264,9 @@ impl Tree {
         let guard = host.hub.observe(Arc::new(move |record: &EventRecord| {
             seen.lock().unwrap().push(record.clone());
         }));
-        let root = Agent::create(&host, None, AgentSpec::root(kit)).unwrap();
+        let root = Agent::create(&host, None, AgentSpec::root(kit))
+            .unwrap()
+            .into_agent();
         root.start();
         Self {
             dice,

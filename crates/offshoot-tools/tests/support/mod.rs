@@ -132,7 +132,7 @@ impl World {
 
     pub fn root(&self) -> Agent {
         let spec = AgentSpec::root(self.kit.clone());
-        let root = Agent::create(&self.host, None, spec).unwrap();
+        let root = Agent::create(&self.host, None, spec).unwrap().into_agent();
         root.start();
         root
     }
@@ -202,7 +202,7 @@ impl World {
         events
             .iter()
             .filter_map(|record| match &record.event {
-                Event::Extension(event) if event.kind == kind => Some(event.clone()),
+                Event::Extension(event) if event.kind == kind => Some((**event).clone()),
                 _ => None,
             })
             .collect()

@@ -89,10 +89,7 @@ fn events(from: u64, count: u64) -> Vec<Shared> {
             ),
             1 => message(seq, "hello"),
             2 => stored(seq, Event::StepStart { turn: 1, step: seq }),
-            _ => stored(
-                seq,
-                Event::Extension(Extension::new("build/started").with("n", seq)),
-            ),
+            _ => stored(seq, Extension::new("build/started").with("n", seq).into()),
         })
         .collect()
 }
@@ -107,7 +104,7 @@ fn start(seq: u64) -> Shared {
         inherited: None,
         extra: Default::default(),
     };
-    stored(seq, Event::SessionStart(start))
+    stored(seq, start.into())
 }
 
 type Opened = (Vec<Shared>, Box<dyn SessionLog>, u64);
@@ -464,7 +461,7 @@ fn ignorable_events(medium: &dyn Medium) -> Checked {
         let event = Extension::new("later/chunk")
             .with("text", large)
             .ignorable();
-        stored(seq, Event::Extension(event))
+        stored(seq, event.into())
     };
     let all = vec![start(0), chunk(1), message(2, "a"), chunk(3), chunk(4)];
     let id = session(medium, "a", &all)?;

@@ -14,7 +14,7 @@ fn record(session: &str, label: &str, event: Event) -> EventRecord {
 
 fn start(session: &str, label: &str, parent: Option<&str>) -> EventRecord {
     let parent: Option<AgentId> = parent.map(|id| id.parse().expect("an id"));
-    let event = Event::SessionStart(SessionStart {
+    let event = Event::from(SessionStart {
         parent,
         label: Some(label.to_owned()),
         origin: Origin::Root,
@@ -36,7 +36,7 @@ fn extension(session: &str, kind: &str, fields: &[(&str, &str)]) -> EventRecord 
         .fold(Extension::new(kind), |event, (key, value)| {
             event.with(key, *value)
         });
-    record(session, "", Event::Extension(event))
+    record(session, "", event.into())
 }
 
 fn story() -> Vec<EventRecord> {
