@@ -57,7 +57,7 @@ async fn a_resume_takes_memory_for_what_is_visible_and_not_for_the_log() {
     let before = peak();
     let world = World::in_folder(folder.path());
     let agent = Agent::resume(&world.host, None, &id, Default::default(), world.kit());
-    let agent = agent.expect("the session");
+    let agent = agent.expect("the session").into_agent();
     let (history, next) = agent.with_projection(|p| (p.history().len(), p.next_seq()));
     assert_eq!((history, next), (1, first + CHUNKS + 1));
     let grown = peak() - before;

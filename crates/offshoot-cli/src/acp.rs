@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use offshoot::Runtime;
 use offshoot::acp::{Opened, Sessions, serve};
-use offshoot::agent::{Agent, AgentId, OpenError, SessionStore};
+use offshoot::agent::{Agent, AgentHandle, AgentId, OpenError, SessionStore};
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Script};
 use offshoot::driver::{Model, ScriptedModel};
@@ -125,7 +125,7 @@ impl Roots {
     fn open(
         &self,
         cwd: &Path,
-        root: impl FnOnce(&Runtime) -> Result<Agent, OpenError>,
+        root: impl FnOnce(&Runtime) -> Result<AgentHandle, OpenError>,
     ) -> Result<Opened, String> {
         let mut builder = Runtime::builder(self.config.clone())
             .guard_commands()
@@ -136,6 +136,7 @@ impl Roots {
         }
         let runtime = Arc::new(builder.model(self.model()));
         let agent = root(&runtime).map_err(|error| error.to_string())?;
+        let agent = agent.into_agent();
         let (stopping, root) = (Arc::clone(&runtime), agent.clone());
         let stop = move || stop(&stopping, &root);
         let limit = crate::run::closing_limit(&self.config);
