@@ -138,6 +138,8 @@ impl LocalHost {
                 Agent::resume(host, Some(parent.scope()), &residency.child, extra, kit)?
             }
         };
+        // Its parent's scope ends it.
+        let child = child.into_agent();
         let tenant = Arc::new(Tenant {
             residency,
             child,

@@ -35,7 +35,9 @@ async fn s168_a_live_agent_that_nobody_manages_is_not_adopted() {
             extra,
             ..AgentSpec::root(world.kit())
         };
-        let wild = Agent::create(&world.host, Some(root.scope()), spec).unwrap();
+        let wild = Agent::create(&world.host, Some(root.scope()), spec)
+            .unwrap()
+            .into_agent();
         wild.start();
         let before = world.events.lock().unwrap().len();
         let sent = world.subagents.send(&root, wild.id().as_str(), "x", 0);

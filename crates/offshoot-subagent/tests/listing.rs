@@ -153,7 +153,9 @@ async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
             .with("provider", "spawn")
             .with("mode", "continuable")
             .with("label", label);
-        let added = world.host.amend(of, |_| vec![Event::Extension(event)]);
+        let added = world
+            .host
+            .amend(of, |_| vec![Event::Extension(event.into())]);
         assert_eq!(added.unwrap(), 1);
     };
     // c says that its parent, itself, its grandparent and its uncle are its children.
@@ -174,7 +176,7 @@ async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
             persona: None,
             tool_filter: None,
         };
-        let start = Event::SessionStart(SessionStart {
+        let start = Event::SessionStart(Box::new(SessionStart {
             parent: Some(above.clone()),
             label: Some(label),
             origin: Origin::Subagent,
@@ -182,7 +184,7 @@ async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
             resumed: false,
             inherited: None,
             extra: described.to_fields(&RunId::fresh()),
-        });
+        }));
         let stored = StoredEvent {
             seq: 0,
             time: world.host.clock.now(),
