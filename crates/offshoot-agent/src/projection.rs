@@ -99,6 +99,8 @@ pub struct Projection {
     activations: u64,
     last: Option<Shared>,
     last_fact: Option<Shared>,
+    /// Since the residency began there is nothing but its beginning and the repairs of the one before.
+    beginning: bool,
     activation_at: u64,
     /// Where the last step began.
     step_at: u64,
@@ -106,14 +108,31 @@ pub struct Projection {
     interrupted: bool,
 }
 
+/// Whether a resumption begins with it: its start, and what closes that which a dead process left open.
+fn is_beginning(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::SessionStart(_)
+            | Event::ToolCall { .. }
+            | Event::ToolResult { .. }
+            | Event::StepEnd { .. }
+            | Event::TurnEnd { .. }
+    )
+}
+
 impl Projection {
     /// Folds one event. Events of a live-only kind change nothing.
     pub fn apply(&mut self, stored: &Shared) {
         self.next_seq = stored.seq + 1;
         let before = self.last.replace(Shared::clone(stored));
+        self.beginning &= is_beginning(&stored.event);
         match &stored.event {
             Event::SessionStart(start) => {
-                self.last_fact = before.filter(|last| matches!(last.event, Event::Extension(_)));
+                // A residency that died before it could do anything changes nothing of what is owed.
+                if !self.beginning {
+                    self.last_fact =
+                        before.filter(|last| matches!(last.event, Event::Extension(_)));
+                }
                 if start.inherited.is_some() {
                     // The birth of a session that begins with another one's past: of that one only
                     // the history and the turn numbers are its own.
@@ -123,6 +142,7 @@ impl Projection {
                     self.history = inherited.history;
                     self.last = inherited.last;
                 }
+                self.beginning = true;
                 self.start.get_or_insert_with(|| Shared::clone(stored));
                 self.activations += 1;
                 self.activation_at = stored.seq;
@@ -371,7 +391,8 @@ impl Projection {
 
     /// The event of a crate above that the residency before this one ended with, if it did. A crate
     /// that appends such an event together with what follows from it finds here the one whose
-    /// consequence was cut off by the death of the process.
+    /// consequence was cut off by the death of the process. Residencies in which nothing happened,
+    /// since their process died at once, do not count.
     #[must_use]
     pub fn last_fact(&self) -> Option<&Extension> {
         match &self.last_fact.as_ref()?.event {

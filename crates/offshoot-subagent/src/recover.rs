@@ -20,6 +20,7 @@ impl Subagents {
 impl Ground {
     pub(crate) fn recover(&self, agent: &Agent) {
         self.retell(agent);
+        self.work().retell(agent);
         for run in agent.with_projection(open_runs) {
             let settlement = self.left_behind(&run);
             // The notice of a task tells of the run that it carried.

@@ -66,6 +66,11 @@ pub trait LiveWork: Send + Sync + 'static {
     /// Whether a session that nobody is resident for says that some of it had not ended.
     fn was_alive(&self, session: &Projection) -> bool;
 
+    /// Tells a resumed agent of ends that its session has and of which it was not told. Comes before
+    /// anything else is said to it: what is owed is known by the last that the session has. By default
+    /// nothing is owed.
+    fn retell(&self, _agent: &Agent) {}
+
     /// Tells a resumed agent, before it runs, of what was alive when its last process ended.
     fn recover(&self, agent: &Agent);
 }

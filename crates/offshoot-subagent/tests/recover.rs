@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use offshoot_agent::{Event, HistoryItem, JsonlStore, Message, SessionStore};
+use offshoot_agent::{AgentId, Event, HistoryItem, JsonlStore, Message, SessionStore};
 use offshoot_subagent::{ChildRequest, SubagentSettings};
 use support::{Act, Gate, World, request, soon};
 
@@ -116,6 +116,49 @@ async fn t12_a_child_that_settled_unannounced_is_told_with_its_outcome() {
     assert!(notices[0].to_text().contains("the answer"));
     assert_eq!(after.count("root turn/start 1"), 1);
     after.close(&resumed).await;
+}
+
+/// Cuts a session off behind the last line that has `text`.
+fn cut_behind(folder: &Path, session: &AgentId, text: &str) {
+    let path = folder.join(format!("{session}.jsonl"));
+    let log = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.iter().rposition(|line| line.contains(text)).unwrap();
+    std::fs::write(&path, lines[..=last].join("\n") + "\n").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn t12_an_owed_notice_outlives_a_second_death_at_the_beginning_of_the_resumption() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = world(folder.path());
+    let root = before.root();
+    let (run, _) = before.child(&root, "child", [Act::Say("the answer")]).await;
+    before.settled(&root, &run).await;
+    before.close(&root).await;
+    // The first death: the settlement is on the record, its notice is not.
+    let copy = killed(folder.path());
+    cut_behind(copy.path(), root.id(), "subagent/settled");
+    let second = world(copy.path());
+    let resumed = second.resume_root(root.id());
+    soon("rest", resumed.rest()).await;
+    second.close(&resumed).await;
+    for _ in 0..2 {
+        // And further ones, before the resumption came to tell it.
+        cut_behind(copy.path(), root.id(), "\"session/start\"");
+        let third = world(copy.path());
+        let resumed = third.resume_root(root.id());
+        soon("rest", resumed.rest()).await;
+        let notices = third.accepted(root.id(), "settled");
+        assert_eq!(notices.len(), 1);
+        assert!(notices[0].to_text().contains("the answer"));
+        third.close(&resumed).await;
+    }
+    // Told once: a resumption that was not cut finds nothing.
+    let last = world(copy.path());
+    let resumed = last.resume_root(root.id());
+    soon("rest", resumed.rest()).await;
+    assert!(last.accepted(root.id(), "settled").is_empty());
+    last.close(&resumed).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -463,18 +463,23 @@ impl LiveWork for RegistryWork {
         !open_tasks(session).is_empty()
     }
 
-    fn recover(&self, agent: &Agent) {
-        let (lost, owed) = agent.with_projection(|projection| {
-            self.reserve(projection);
+    fn retell(&self, agent: &Agent) {
+        let owed: Vec<_> = agent.with_projection(|projection| {
             let owed = owed(projection).into_iter();
-            let owed: Vec<_> = owed.chain(taken_and_not_shown(projection)).collect();
-            (open_tasks(projection), owed)
+            owed.chain(taken_and_not_shown(projection)).collect()
         });
         for message in owed {
             if let Err(error) = agent.notify(message, self.wake) {
                 tracing::warn!(agent = %agent.id(), %error, "not told of an end");
             }
         }
+    }
+
+    fn recover(&self, agent: &Agent) {
+        let lost = agent.with_projection(|projection| {
+            self.reserve(projection);
+            open_tasks(projection)
+        });
         for task in lost {
             let status = TaskStatus::Failed.as_str();
             let fact = Extension::new(SETTLED)
