@@ -9,7 +9,7 @@ use agent_client_protocol::{
     is_connection_terminated, is_incoming_transport_closed, on_receive_dispatch,
 };
 use offshoot_core::text;
-use offshoot_shell::{Program, ProgramRun, ShellOutcome, TailText};
+use offshoot_shell::{EnvPolicy, Program, ProgramRun, ShellOutcome, TailText};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
@@ -31,6 +31,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// One agent: its processes and both ends of the protocol. Dropping it kills the processes.
 pub(crate) struct Peer {
     program: Program,
+    env: EnvPolicy,
     running: ProgramRun,
     exit: Option<ShellOutcome>,
     pub(crate) client: Client,
@@ -83,6 +84,7 @@ impl Peer {
             to_agent: to_agent.await.map_err(|_| ended())?,
             connection: AbortOnDropHandle::new(connection),
             program,
+            env: settings.run.env.clone(),
             running,
             exit: None,
             client,
@@ -137,14 +139,16 @@ impl Peer {
             .wire
             .garbage()
             .map(|line| format!("not a message: `{line}`"));
+        let redacted = |text: &str| self.program.redacted(text, &self.env);
         let stderr = {
             let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-            self.program.redacted(stderr.text())
+            redacted(stderr.text())
         };
         let stderr = text::one_line(text::tail(&stderr, STDERR_TAIL), STDERR_TAIL);
         let stderr = (!stderr.is_empty()).then(|| format!("stderr: {stderr}"));
         let parts = [Some(why.to_owned()), exit, garbage, stderr];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        // What it answered may have them as well.
+        redacted(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 
     /// Ends the agent: its standard input is closed, and what has not exited in `grace` is stopped with

@@ -16,8 +16,8 @@ pub struct AcpSettings {
     pub command: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables that are set for it, whatever the policy says of their names. The values of those
-    /// whose names look like secrets are taken out of diagnostics.
+    /// Variables that are set for it, whatever the policy says of their names. The values of all that it
+    /// sees and whose names look like secrets are taken out of diagnostics.
     pub env: Vec<(String, String)>,
     /// Where it runs, and where its session is; the working directory of this process when absent.
     pub cwd: Option<PathBuf>,

@@ -135,7 +135,7 @@ impl ProcessRun {
             (None, _) => (Outcome::Error, None),
         };
         let diagnostic = (end != Outcome::Completed).then(|| {
-            let said = self.program.redacted(stderr.text());
+            let said = self.program.redacted(stderr.text(), &self.settings.run.env);
             let said = text::one_line(text::tail(&said, STDERR_TAIL), STDERR_TAIL);
             let said = (!said.is_empty()).then(|| format!("stderr: {said}"));
             let parts = [why, Some(outcome.to_string()), said];

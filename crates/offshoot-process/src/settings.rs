@@ -26,8 +26,8 @@ pub struct ProcessSettings {
     /// A prompt is a text that a model wrote and may begin with `-`: put `--` before it when the
     /// program knows it.
     pub args: Vec<String>,
-    /// Variables that are set for it, whatever the policy says of their names. The values of those
-    /// whose names look like secrets are taken out of diagnostics.
+    /// Variables that are set for it, whatever the policy says of their names. The values of all that it
+    /// sees and whose names look like secrets are taken out of diagnostics.
     pub env: Vec<(String, String)>,
     /// Where it runs; the working directory of this process when absent.
     pub cwd: Option<PathBuf>,

@@ -108,16 +108,24 @@ impl Program {
         self
     }
 
-    /// `text` without the values of the variables that were set for the program and whose names look
-    /// like secrets: what it prints may have them.
+    /// `text` without the values of the variables that the program sees and whose names look like
+    /// secrets, set for it or admitted by `policy`: what it says may have them.
     #[must_use]
-    pub fn redacted(&self, text: &str) -> String {
-        let secrets = self.env.iter().filter(|(name, value)| {
-            // A value of a few characters is no secret, and is in every other word.
-            value.len() >= 4 && looks_secret(name)
+    pub fn redacted(&self, text: &str, policy: &EnvPolicy) -> String {
+        let admitted = policy.variables().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
         });
+        let secrets = self
+            .env
+            .iter()
+            .cloned()
+            .chain(admitted)
+            .filter(|(name, value)| {
+                // A value of a few characters is no secret, and is in every other word.
+                value.len() >= 4 && looks_secret(name)
+            });
         secrets.fold(text.to_owned(), |text, (name, value)| {
-            text.replace(value, &format!("[{name}]"))
+            text.replace(&value, &format!("[{name}]"))
         })
     }
 
@@ -367,8 +375,13 @@ mod tests {
             .env("API_KEY", "k-123")
             .env("PLACE", "home")
             .env("X_TOKEN", "");
-        let text = program.redacted("bad key k-123 at home");
+        let policy = EnvPolicy::nothing();
+        let text = program.redacted("bad key k-123 at home", &policy);
         assert_eq!(text, "bad key [API_KEY] at home");
+        // Also what it was allowed to see, though it was not set for it.
+        let (name, value) = ("CARGO_PKG_NAME", env!("CARGO_PKG_NAME"));
+        let plain = program.redacted(value, &policy.clone().allow(name));
+        assert_eq!(plain, value, "its name is not that of a secret");
     }
 
     #[tokio::test]

@@ -90,6 +90,28 @@ fn a_program_that_fails_or_is_missing_is_an_error_of_the_call_alone() {
 }
 
 #[test]
+fn a_secret_that_a_program_may_see_is_in_no_diagnostic() {
+    let place = Place::new();
+    for given in ["env", "env_allow"] {
+        let mut process = json!({
+            "name": "cli", "command": "sh", "args": ["-c", "echo \"bad key $OUR_API_KEY\" >&2; exit 3"]
+        });
+        process[given] = match given {
+            "env" => json!({ "OUR_API_KEY": "k-12345" }),
+            _ => json!(["OUR_API_KEY"]),
+        };
+        let call = json!({ "description": "try", "prompt": "Try." });
+        let script = place.script(asks(process, call));
+        let mut command = place.offshoot(&["run", "--json", "--script", &script]);
+        let output = command.env("OUR_API_KEY", "k-12345").output();
+        let stream = Stream::of(&output.expect("the program"));
+        let text = stream.result["text"].as_str().expect("a text");
+        assert!(text.contains("bad key [OUR_API_KEY]"), "{given}: {text}");
+        assert!(!format!("{stream:?}").contains("k-12345"), "{given}");
+    }
+}
+
+#[test]
 fn no_program_is_left_when_the_run_is_killed() {
     let place = Place::new();
     let process = json!({
