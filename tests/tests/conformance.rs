@@ -86,3 +86,37 @@ fn every_test_that_is_named_is_there() {
     }
     assert!(named > 400, "{named} tests are named");
 }
+
+/// The column of the table of counts that a row belongs to.
+fn column(shown: &str) -> usize {
+    let others = ["decision", "not here", "later", "open"];
+    let other = others.iter().position(|word| shown.starts_with(word));
+    other.map_or(1, |at| at + 2)
+}
+
+#[test]
+fn the_counts_are_those_of_the_rows() {
+    let mut all = [0; 6];
+    for (part, letter) in [
+        ("Tasks and their tools (T)", 'T'),
+        ("Agents, inbox, turns and sessions (A)", 'A'),
+        ("Subagents (S)", 'S'),
+        ("Faults that users of other systems reported (B)", 'B'),
+        ("all", ' '),
+    ] {
+        let mut counts = [0; 6];
+        for (_, shown) in rows().iter().filter(|(id, _)| id.starts_with(letter)) {
+            counts[0] += 1;
+            counts[column(shown)] += 1;
+        }
+        if letter == ' ' {
+            counts = all;
+        }
+        for (sum, count) in all.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        let row = counts.map(|count| count.to_string()).join(" | ");
+        let row = format!("| {part} | {row} |");
+        assert!(TABLE.contains(&row), "expected {row}");
+    }
+}
