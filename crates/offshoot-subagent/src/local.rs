@@ -125,8 +125,11 @@ impl LocalHost {
         } = asked;
         let resumed = matches!(session, Session::Stored { .. });
         // A new session cannot be made twice; one that is over must not go on for a late repetition.
+        // Whether it is there is asked first: it is on its parent's record before it leaves, so that who
+        // does not find it finds that it was.
+        let there = self.tenant(&residency).is_some();
         let over = self.was_retracted(&residency) || resumed && began_before(&parent, &residency);
-        if over || self.tenant(&residency).is_some() {
+        if there || over {
             return Err(HostError::Duplicate(residency.run));
         }
         let child = match session {
