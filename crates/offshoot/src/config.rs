@@ -212,6 +212,12 @@ pub struct LimitsConfig {
     /// Live children in one tree.
     #[serde(deserialize_with = "number::positive")]
     pub max_live_children: usize,
+    /// How long a one-shot child, or its start, may take to end after it was cancelled.
+    #[serde(deserialize_with = "number::positive")]
+    pub subagent_stop_grace_ms: u64,
+    /// How long its disposal may take. With the grace before it less than a killed task has.
+    #[serde(deserialize_with = "number::positive")]
+    pub subagent_dispose_grace_ms: u64,
     /// Tools of one step that run at the same time.
     #[serde(deserialize_with = "number::positive")]
     pub max_parallel_tools: usize,
@@ -234,6 +240,8 @@ impl Default for LimitsConfig {
         Self {
             max_depth: 3,
             max_live_children: 64,
+            subagent_stop_grace_ms: 10_000,
+            subagent_dispose_grace_ms: 15_000,
             max_parallel_tools: 10,
             tool_timeout_ms: 600_000,
             max_steps_per_turn: 200,

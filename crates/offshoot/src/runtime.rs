@@ -325,7 +325,8 @@ fn subagent_settings(config: &Config) -> SubagentSettings {
         max_depth: config.limits.max_depth,
         max_live_children: config.limits.max_live_children,
         waiting_after: Duration::from_millis(config.notices.waiting_after_ms),
-        ..SubagentSettings::default()
+        stop_grace: Duration::from_millis(config.limits.subagent_stop_grace_ms),
+        dispose_grace: Duration::from_millis(config.limits.subagent_dispose_grace_ms),
     }
 }
 

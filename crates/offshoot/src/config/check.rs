@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use offshoot_task::TaskConfig;
+
 use super::children::{BUILT_IN, BackgroundMode, SubagentConfig, ToolFilter};
 use super::error::ConfigErrorKind;
 use super::programs::ProcessConfig;
@@ -43,6 +45,7 @@ impl Fault {
 /// Checks a configuration for a program that adds these tools of its own.
 pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault> {
     waits(config)?;
+    graces(config)?;
     models(config)?;
     let providers = providers(config)?;
     let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
@@ -81,6 +84,29 @@ fn waits(config: &Config) -> Result<(), Fault> {
     let keys = keys.map(|key| format!("tools.task_output.{key}"));
     let what =
         format!("expected wait_timeout_ms ({wait}) to be at most max_wait_timeout_ms ({cap})");
+    Err(Fault::contradiction(keys.into(), what))
+}
+
+/// A child that is a task is disposed before its task is told to have ended.
+fn graces(config: &Config) -> Result<(), Fault> {
+    let limits = &config.limits;
+    let (stop, dispose) = (
+        limits.subagent_stop_grace_ms,
+        limits.subagent_dispose_grace_ms,
+    );
+    let Some(kill) = TaskConfig::default().kill_grace else {
+        return Ok(());
+    };
+    if u128::from(stop) + u128::from(dispose) < kill.as_millis() {
+        return Ok(());
+    }
+    let keys = ["subagent_stop_grace_ms", "subagent_dispose_grace_ms"];
+    let what = format!(
+        "expected subagent_stop_grace_ms ({stop}) and subagent_dispose_grace_ms ({dispose}) to be together less than \
+         the {} ms after which a killed task is dropped",
+        kill.as_millis()
+    );
+    let keys = keys.map(|key| format!("limits.{key}"));
     Err(Fault::contradiction(keys.into(), what))
 }
 

@@ -57,7 +57,7 @@ impl ConfigLayers {
         self
     }
 
-    /// Adds a TOML file.
+    /// Adds a TOML file. A schema file that it names by a relative path is beside it.
     ///
     /// # Errors
     ///
@@ -65,7 +65,11 @@ impl ConfigLayers {
     pub fn file(self, path: &Path) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => self.toml(&origin, &text),
+            Ok(text) => {
+                let mut value = set::toml_text(&origin, &text)?;
+                beside(path, &mut value);
+                Ok(self.with(&origin, "", Change::Merge(value)))
+            }
             Err(error) => Err(ConfigError::new(
                 ConfigErrorKind::Read,
                 origin,
@@ -227,6 +231,22 @@ impl ConfigLayers {
         match best {
             Some((_, source, key)) => source.error(kind, key, what),
             None => ConfigError::new(kind, "the configuration", keys.join(", "), what),
+        }
+    }
+}
+
+/// Makes the relative paths of schema files in a configuration file relative to its folder.
+fn beside(file: &Path, value: &mut Value) {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let entries = value.get_mut("subagent").and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten() {
+        let Some(schema) = entry.get_mut("output_schema") else {
+            continue;
+        };
+        if let Some(path) = schema.as_str() {
+            // An absolute path stays as it is.
+            let path = folder.join(path).display().to_string();
+            *schema = path.into();
         }
     }
 }

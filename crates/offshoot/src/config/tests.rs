@@ -26,6 +26,8 @@ timeout_ms = 120000
 [limits]
 max_depth = 3
 max_live_children = 64
+subagent_stop_grace_ms = 10000
+subagent_dispose_grace_ms = 15000
 max_parallel_tools = 10
 tool_timeout_ms = 600000
 max_steps_per_turn = 200
@@ -158,6 +160,37 @@ fn a_schema_is_a_table_or_a_file() {
         (error.code(), error.key()),
         ("CONFIG_SYNTAX", "subagent[0].output_schema")
     );
+}
+
+#[test]
+fn a_schema_file_is_beside_the_file_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let schema = json!({ "type": "object" });
+    std::fs::write(folder.path().join("answer.json"), schema.to_string()).expect("a file");
+    let file = folder.path().join("offshoot.toml");
+    let text = "[[subagent]]\nbackground_mode = \"one-shot\"\noutput_schema = \"answer.json\"";
+    std::fs::write(&file, text).expect("a file");
+    let config = ConfigLayers::new().file(&file).and_then(|it| it.build());
+    let config = config.expect("a good file");
+    let read = config.subagent[0].output_schema.as_ref();
+    assert_eq!(read.map(|it| it.schema()), Some(&schema));
+    // Text has no folder.
+    assert_eq!(toml(text).expect_err("no file").code(), "CONFIG_READ");
+}
+
+#[test]
+fn the_graces_of_children_fit_into_that_of_a_killed_task() {
+    let limits = |stop: u64, dispose: u64| {
+        toml(&format!(
+            "[limits]\nsubagent_stop_grace_ms = {stop}\nsubagent_dispose_grace_ms = {dispose}"
+        ))
+    };
+    assert!(limits(14_999, 15_000).is_ok());
+    let error = limits(15_000, 15_000).expect_err("too long");
+    assert_eq!(error.code(), "CONFIG_CONTRADICTION");
+    assert!(error.to_string().contains("30000 ms"), "{error}");
+    assert!(limits(u64::MAX >> 1, u64::MAX >> 1).is_err());
+    assert!(limits(0, 1).is_err());
 }
 
 #[test]
