@@ -105,7 +105,11 @@ impl Names {
                         ("message_id", Some(id)) => self.learn("message", id),
                         ("run_id", Some(id)) => self.learn("run", id),
                         ("id", Some(id)) if is_ulid(id) => self.learn("message", id),
-                        ("wall_ms" | "elapsed_ms" | "started_at" | "finished_at", _) => {
+                        (
+                            "wall_ms" | "total_wall_ms" | "elapsed_ms" | "started_at"
+                            | "finished_at",
+                            _,
+                        ) => {
                             *value = "<time>".into();
                         }
                         _ => self.walk(value),

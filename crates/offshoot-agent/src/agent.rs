@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use offshoot_core::{Scope, WallClock};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -390,9 +391,22 @@ impl Agent {
         log.flush()
     }
 
-    /// Adds what an agent below and its subtree used.
-    pub fn add_subtree_usage(&self, usage: Usage) {
-        self.lock().subtree += usage;
+    /// How long this residency has lasted on the runtime's clock, from its beginning to its end or
+    /// until now: by itself, and with the residencies that ended below it. It is a sum: agents that
+    /// ran at the same time count each.
+    #[must_use]
+    pub fn wall(&self) -> (Duration, Duration) {
+        let state = self.lock();
+        let until = state.ended.unwrap_or_else(Instant::now);
+        let own = until.saturating_duration_since(self.0.began);
+        (own, own.saturating_add(state.subtree_wall))
+    }
+
+    /// Adds what an agent below and its subtree used, and how long they took.
+    pub fn add_subtree_usage(&self, usage: Usage, wall: Duration) {
+        let mut state = self.lock();
+        state.subtree += usage;
+        state.subtree_wall = state.subtree_wall.saturating_add(wall);
     }
 
     /// Appends an event of a crate above to the session.

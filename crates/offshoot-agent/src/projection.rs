@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use offshoot_core::Timestamp;
 use serde_json::Value;
 
 use crate::event::Shared;
@@ -102,6 +104,10 @@ pub struct Projection {
     /// Since the residency began there is nothing but its beginning and the repairs of the one before.
     beginning: bool,
     activation_at: u64,
+    /// When the present residency began, and its last event so far; in wall time.
+    span: (Timestamp, Timestamp),
+    /// How long the residencies before it took, in milliseconds.
+    past_ms: u64,
     /// Where the last step began.
     step_at: u64,
     /// Whether the last turn was ended by the process after the one that ran it.
@@ -126,6 +132,13 @@ impl Projection {
         self.next_seq = stored.seq + 1;
         let before = self.last.replace(Shared::clone(stored));
         self.beginning &= is_beginning(&stored.event);
+        // What a session had not read may be discarded long after its last residency.
+        if !matches!(
+            stored.event,
+            Event::InboxDiscarded { .. } | Event::SessionStart(_)
+        ) {
+            self.span.1 = stored.time;
+        }
         match &stored.event {
             Event::SessionStart(start) => {
                 // A residency that died before it could do anything changes nothing of what is owed.
@@ -145,6 +158,8 @@ impl Projection {
                 self.beginning = true;
                 self.start.get_or_insert_with(|| Shared::clone(stored));
                 self.activations += 1;
+                self.past_ms = self.past_ms.saturating_add(self.present_ms());
+                self.span = (stored.time, stored.time);
                 self.activation_at = stored.seq;
                 self.facts = ActivationFacts::default();
             }
@@ -377,6 +392,26 @@ impl Projection {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// How long the present residency took by the time stamps of its events: from the first to the
+    /// last one. For a session whose agent is gone; a live agent knows better:
+    /// [`Agent::wall`](crate::Agent::wall). Zero when the clock was set back.
+    #[must_use]
+    pub fn present_wall(&self) -> Duration {
+        Duration::from_millis(self.present_ms())
+    }
+
+    /// As [`present_wall`](Self::present_wall), of all residencies of the session together; the time
+    /// between them does not count.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        Duration::from_millis(self.past_ms.saturating_add(self.present_ms()))
+    }
+
+    fn present_ms(&self) -> u64 {
+        let (began, last) = self.span;
+        last.as_millis().saturating_sub(began.as_millis())
     }
 
     /// The events of crates above, in order.

@@ -359,3 +359,31 @@ fn a_stored_line_has_seq_time_and_event() {
         r#"{"seq":7,"time":"1970-01-01T00:00:00.001Z","event":{"type":"step/start","turn":1,"step":1}}"#
     );
 }
+
+/// The residencies of a session count, not the time between them, nor what is written into it there.
+#[test]
+fn a_log_tells_how_long_its_residencies_took() {
+    let discarded = || Event::InboxDiscarded {
+        message_id: "m".parse().expect("an id"),
+        cause: "lost".into(),
+    };
+    let step = || Event::StepStart { turn: 1, step: 1 };
+    let log = [
+        (1_000, Event::from(start()), (0, 0)),
+        (3_000, step(), (2_000, 2_000)),
+        (8_000, discarded(), (2_000, 2_000)),
+        (9_000, Event::from(start()), (0, 2_000)),
+        (9_500, step(), (500, 2_500)),
+        // The clock was set back.
+        (4_000, step(), (0, 2_000)),
+        (9_600, step(), (600, 2_600)),
+    ];
+    let mut projection = offshoot_agent::Projection::default();
+    for (seq, (time, event, expected)) in (0..).zip(log) {
+        let time = Timestamp::from_millis(time);
+        projection.apply(&Arc::new(StoredEvent { seq, time, event }));
+        let walls = (projection.present_wall(), projection.wall());
+        let millis = (walls.0.as_millis(), walls.1.as_millis());
+        assert_eq!(millis, expected, "after {seq}");
+    }
+}

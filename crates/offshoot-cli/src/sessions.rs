@@ -110,11 +110,10 @@ fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
     if let Err(error) = store.scan(&id, &mut |stored| reading.see(stored)) {
         return damaged(store, id, &error);
     }
-    let usage = reading.projection.usage();
     Session {
         status: if is_open { "running" } else { status(&reading) },
         turns: reading.turns,
-        usage: TreeUsage::new(usage, usage),
+        usage: TreeUsage::alone(reading.projection.usage(), reading.projection.wall()),
         last_activity: reading.last.as_deref().map(StoredEvent::time_text),
         ..described(id, reading.projection.start())
     }
@@ -230,9 +229,7 @@ fn in_tree_order(sessions: Vec<Session>) -> Vec<Session> {
         let parent = parent.and_then(|at| rank.get(at)).copied();
         if let Some(parent) = parent.filter(|parent| *parent < n) {
             let usage = ordered[n].usage;
-            let total = &mut ordered[parent].usage;
-            total.total_input = total.total_input.saturating_add(usage.total_input);
-            total.total_output = total.total_output.saturating_add(usage.total_output);
+            ordered[parent].usage.add_below(usage);
         }
     }
     ordered

@@ -91,7 +91,6 @@ impl Run for InProcessRun {
                 outcome = Outcome::Error;
                 diagnostic = Some(failure);
             }
-            let (own, total) = self.child.usage();
             let answer = self.capture.as_ref().and_then(Capture::answer);
             if let Some(capture) = &self.capture
                 && outcome == Outcome::Completed
@@ -101,7 +100,7 @@ impl Run for InProcessRun {
                 diagnostic = Some(capture.missing());
             }
             let mut result =
-                RunResult::new(outcome, facts.text).with_usage(TreeUsage::new(own, total));
+                RunResult::new(outcome, facts.text).with_usage(TreeUsage::of(&self.child));
             if outcome == Outcome::Completed {
                 result.structured = answer;
             }

@@ -289,7 +289,10 @@ impl ProbeRun {
             faults.push("a run that did not complete has a structured answer".to_owned());
         }
         let usage = result.usage;
-        if usage.total_input < usage.input || usage.total_output < usage.output {
+        if usage.total_input < usage.input
+            || usage.total_output < usage.output
+            || usage.total_wall_ms < usage.wall_ms
+        {
             faults.push(format!("the tree used less than the run alone: {usage:?}"));
         }
         for fault in faults {

@@ -62,6 +62,11 @@ impl RunRecord {
         Some((Self::read(event)?, outcome, usage.unwrap_or_default()))
     }
 
+    /// The run that a start tells of.
+    pub(crate) fn read_started(event: &Extension) -> Option<Self> {
+        (event.kind == STARTED).then(|| Self::read(event))?
+    }
+
     fn read(event: &Extension) -> Option<Self> {
         let mode = match event.field("mode")? {
             "one-shot" => Mode::OneShot,
@@ -79,8 +84,8 @@ impl RunRecord {
     }
 }
 
-/// The last run of each child that a session started, in the order of the children, with what it cost
-/// once it has settled.
+/// The last run of each child that a session started, in the order of the children, with what all
+/// settled runs of the child cost together.
 pub(crate) fn children(projection: &Projection) -> Vec<(RunRecord, TreeUsage)> {
     let mut runs: Vec<(RunRecord, TreeUsage)> = Vec::new();
     let mut places: HashMap<AgentId, usize> = HashMap::new();
@@ -94,8 +99,8 @@ pub(crate) fn children(projection: &Projection) -> Vec<(RunRecord, TreeUsage)> {
         };
         let place = places.get(&run.child).copied();
         match place {
-            Some(place) if settled => runs[place].1 = usage(event),
-            Some(place) => runs[place] = (run, TreeUsage::default()),
+            Some(place) if settled => runs[place].1 += usage(event),
+            Some(place) => runs[place].0 = run,
             None if settled => {}
             None => {
                 places.insert(run.child.clone(), runs.len());

@@ -50,7 +50,7 @@ pub struct Listed {
     pub label: String,
     /// What it is doing.
     pub status: ChildStatus,
-    /// What its present residency cost so far; of a child that is not resident, its last one.
+    /// What it cost so far, in all its residencies together.
     pub usage: TreeUsage,
     /// What it started and is alive.
     pub works: Vec<String>,
@@ -118,6 +118,10 @@ impl Subagents {
             start.parent.as_ref() == Some(parent) && Descriptor::read(&start).is_some()
         });
         let resident = self.children().look(child).filter(|_| whole);
+        let resident = resident.map(|mut look| {
+            look.usage += cost;
+            look
+        });
         resident.unwrap_or_else(|| {
             let status = match whole {
                 true => ChildStatus::Ready,

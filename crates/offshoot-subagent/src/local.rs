@@ -254,13 +254,12 @@ fn began_before(parent: &Agent, residency: &Residency) -> bool {
 /// What a closed child's residency came to.
 fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
     let facts = child.with_projection(|p| p.facts().clone());
-    let (own, total) = child.usage();
     let mut settlement = Settlement {
         outcome: Outcome::of(&facts),
         text: facts.text,
         cut: facts.cut,
         error: facts.error,
-        usage: TreeUsage::new(own, total),
+        usage: TreeUsage::of(child),
         generation: facts.generation + 1,
         stopped: Vec::new(),
     };
@@ -339,10 +338,9 @@ impl ChildHost for LocalHost {
             _ if agent.scope().holds() > 0 => ChildStatus::Waiting,
             _ => ChildStatus::Idle,
         };
-        let (own, total) = agent.usage();
         Some(Look {
             status,
-            usage: TreeUsage::new(own, total),
+            usage: TreeUsage::of(&agent),
             works: self.0.ground.work().describe(&agent),
         })
     }

@@ -7,13 +7,14 @@ use offshoot_agent::{Agent, AgentId, RunId};
 use offshoot_core::Hold;
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::RunRecord;
 use crate::host::Settlement;
 use crate::limit::Place;
 use crate::provider::contain;
-use crate::settle::tell_parent;
+use crate::settle::{charge, tell_parent};
 use crate::{
     ChildRequest, Mode, Outcome, OutputSchema, Provider, ProviderError, Run, RunRequest, RunResult,
     StartError, StopSignal, Subagents, TreeUsage, compose,
@@ -158,6 +159,7 @@ impl Subagents {
         };
         let schema = request.output_schema.clone();
         let cancelled = stop.token().clone();
+        let began = Instant::now();
         let asked = RunRequest::new(request, run_id.clone(), stop.clone(), Box::new(publish));
         let settings = &self.0.settings;
         let start = contain("start", || provider.start(asked));
@@ -169,7 +171,7 @@ impl Subagents {
                     // What was recorded as started has ended, too.
                     let record = record(child, &run_id);
                     let result = failed(&error);
-                    self.finish(&parent, &record, None, result, generation);
+                    self.finish(&parent, &record, None, result, began, generation);
                 }
                 // Nothing began, as was asked.
                 let nothing_left = published.get().is_none() && error.is_undone();
@@ -216,7 +218,14 @@ impl Subagents {
             .map(|agent| self.alive_below(agent))
             .unwrap_or_default();
         let disposed = dispose(run, settings.dispose_grace).await;
-        let result = self.finish(&parent, &record(&child, &run_id), agent, result, generation);
+        let result = self.finish(
+            &parent,
+            &record(&child, &run_id),
+            agent,
+            result,
+            began,
+            generation,
+        );
         drop(place);
         drop(hold);
         Ok(OneShotResult {
@@ -234,13 +243,15 @@ impl Subagents {
         record: &RunRecord,
         agent: Option<Agent>,
         mut result: RunResult,
+        began: Instant,
         generation: u64,
     ) -> OneShotResult {
         if let Some(agent) = agent {
             // After the disposal: what its own children used is in it now.
-            let (own, total) = agent.usage();
-            result.usage = TreeUsage::new(own, total);
+            result.usage = TreeUsage::of(&agent);
         }
+        // Timed here: every provider's run by the same measure.
+        result.usage = result.usage.lasting(began.elapsed());
         let settlement = Settlement {
             outcome: result.outcome,
             text: String::new(),
@@ -250,6 +261,7 @@ impl Subagents {
             generation,
             stopped: Vec::new(),
         };
+        charge(parent, settlement.usage);
         tell_parent(parent, record, &settlement, false);
         OneShotResult {
             child: record.child.clone(),

@@ -1,11 +1,13 @@
 //! What a resumed parent is told of the children that its last process left behind.
 
-use offshoot_agent::{Agent, Event, Projection, Usage};
+use std::collections::HashSet;
+
+use offshoot_agent::{Agent, Event, Projection, RunId};
 
 use crate::event::{RunRecord, open_runs};
 use crate::ground::Ground;
 use crate::host::Settlement;
-use crate::settle::tell_parent;
+use crate::settle::{charge, tell_parent};
 use crate::{Mode, Outcome, Subagents, TreeUsage, notice};
 
 impl Subagents {
@@ -23,6 +25,10 @@ impl Ground {
         self.work().retell(agent);
         for run in agent.with_projection(open_runs) {
             let settlement = self.left_behind(&run);
+            // Of a child that was lost, its own lost children are in its settlement already.
+            if agent.parent_id().is_none() {
+                charge(agent, settlement.usage);
+            }
             // The notice of a task tells of the run that it carried.
             tell_parent(agent, &run, &settlement, run.task_id.is_none());
         }
@@ -48,13 +54,11 @@ impl Ground {
     }
 
     fn left_behind(&self, run: &RunRecord) -> Settlement {
-        let projection = match self.host.store.read(&run.child) {
-            Ok(events) => Projection::of(&events),
-            Err(error) => {
-                tracing::warn!(child = %run.child, %error, "a child's session cannot be read");
-                Projection::default()
-            }
-        };
+        let projection = self.host.store.project(&run.child);
+        let projection = projection.unwrap_or_else(|error| {
+            tracing::warn!(child = %run.child, %error, "a child's session cannot be read");
+            Projection::default()
+        });
         let facts = projection.facts();
         let cut = facts.end.is_none() || self.was_cut(&projection);
         let outcome = if cut {
@@ -70,10 +74,7 @@ impl Ground {
             text: facts.text.clone(),
             cut: facts.cut,
             error: facts.error.clone(),
-            usage: TreeUsage::new(
-                facts.usage,
-                self.total(&projection, self.settings.max_depth),
-            ),
+            usage: self.cost(&projection, self.settings.max_depth),
             stopped: Vec::new(),
             generation: facts.generation + 1,
         }
@@ -88,26 +89,34 @@ impl Ground {
             || self.work().was_alive(projection)
     }
 
-    /// What a residency and everything below it used: its own, what its settled children used, and
+    /// What a residency and everything below it cost: its own, what its settled children used, and
     /// what was used below those that it had not heard of, at most `levels` deep: damaged sessions may
     /// name each other in a ring.
-    fn total(&self, projection: &Projection, levels: u32) -> Usage {
-        let mut total = projection.facts().usage;
+    fn cost(&self, projection: &Projection, levels: u32) -> TreeUsage {
+        let mut cost = TreeUsage::alone(projection.facts().usage, projection.present_wall());
+        // What the residency before it had started is told to this one, and was counted then.
+        let started: HashSet<RunId> = projection
+            .present_extensions()
+            .filter_map(RunRecord::read_started)
+            .map(|run| run.run_id)
+            .collect();
         let settled = projection
             .present_extensions()
-            .filter_map(RunRecord::read_settled);
+            .filter_map(RunRecord::read_settled)
+            .filter(|(run, ..)| started.contains(&run.run_id));
         for (.., usage) in settled {
-            total += usage.total();
+            cost.add_below(usage);
         }
         let Some(below) = levels.checked_sub(1) else {
-            return total;
+            return cost;
         };
-        for run in open_runs(projection) {
-            if let Ok(events) = self.host.store.read(&run.child) {
-                total += self.total(&Projection::of(&events), below);
+        let open = open_runs(projection).into_iter();
+        for run in open.filter(|run| started.contains(&run.run_id)) {
+            if let Ok(below_it) = self.host.store.project(&run.child) {
+                cost.add_below(self.cost(&below_it, below));
             }
         }
-        total
+        cost
     }
 
     /// Nobody can resume a one-shot run: what it had not read will never be read.

@@ -155,5 +155,6 @@ fn conclude(resident: &Resident, settlement: &Settlement, announce: bool) {
         outcome = %settlement.outcome,
         "subagent settled"
     );
+    settle::charge(&resident.parent, settlement.usage);
     settle::tell_parent(&resident.parent, &resident.run, settlement, announce);
 }

@@ -125,6 +125,11 @@ pub(crate) fn lost(why: String) -> Settlement {
     }
 }
 
+/// Adds what a run cost to the residency of its parent.
+pub(crate) fn charge(parent: &Agent, usage: TreeUsage) {
+    parent.add_subtree_usage(usage.total(), usage.total_wall());
+}
+
 /// Records the settlement in the parent's session and, when `announce`, tells it.
 pub(crate) fn tell_parent(
     parent: &Agent,
@@ -132,7 +137,6 @@ pub(crate) fn tell_parent(
     settlement: &Settlement,
     announce: bool,
 ) {
-    parent.add_subtree_usage(settlement.usage.total());
     let fact = run.settled(settlement.outcome, settlement.usage);
     let told = if announce {
         let message = crate::notice::settled(settlement, run);

@@ -38,8 +38,9 @@ struct ListAgentsArguments {
 
 const DESCRIPTION: &str = "List the subagents that you can send messages to: id, status and label. \
 running: it works; waiting: its turn has ended and work that it started goes on; idle: it is about \
-to finish; ready: it has finished, and a message resumes it; broken: its session is damaged. This is for recalling ids, not for \
-waiting: you are told when a subagent finishes.";
+to finish; ready: it has finished, and a message resumes it; broken: its session is damaged. The \
+seconds are the time that it has taken so far. This is for recalling ids, not for waiting: you are \
+told when a subagent finishes.";
 
 pub(crate) struct ListAgents {
     subagents: Subagents,
@@ -93,10 +94,11 @@ fn line(agent: &Listed, descendants: bool) -> String {
         String::new()
     };
     format!(
-        "{} [{}]{place} — {}",
+        "{} [{}]{place} — {} ({} s)",
         agent.id,
         agent.status.as_str(),
-        agent.label
+        agent.label,
+        agent.usage.wall_ms / 1000
     )
 }
 

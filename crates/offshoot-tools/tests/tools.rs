@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use support::{World, soon};
 
@@ -366,7 +368,7 @@ async fn list_agents_and_messages_have_their_shapes() {
         .await;
     assert_eq!(
         list.text,
-        format!("{id} [running] parent={} depth=1 — first", root.id())
+        format!("{id} [running] parent={} depth=1 — first (0 s)", root.id())
     );
     let said = world
         .call(
@@ -380,10 +382,17 @@ async fn list_agents_and_messages_have_their_shapes() {
     );
     assert_eq!(said.text, expected);
     assert_eq!(said.value.unwrap()["delivery"], "running");
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     world.gates.open("go");
     soon("rest", root.rest()).await;
     let list = world.call(&root, "list_agents", json!({})).await;
-    assert_eq!(list.text, format!("{id} [ready] — first"));
+    assert_eq!(list.text, format!("{id} [ready] — first (2 s)"));
+    let usage = &list.value.unwrap()[0]["usage"];
+    assert_eq!(
+        (&usage["wall_ms"], &usage["total_wall_ms"]),
+        (&json!(2_500), &json!(2_500)),
+        "decision 20"
+    );
     let stopped = world
         .call(&root, "interrupt_agent", json!({"agent_id": id}))
         .await;

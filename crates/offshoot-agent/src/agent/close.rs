@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offshoot_core::CloseReport;
+use tokio::time::Instant;
 
 use super::Agent;
 use crate::machine::{CloseIfSettled, Closed, Settle};
@@ -89,6 +90,7 @@ impl Agent {
                 let _ = state.run(inner, Settle);
             }
             let _ = state.run(inner, Closed);
+            state.ended.get_or_insert_with(Instant::now);
             let log = state.log.take().filter(|_| state.born);
             if state.fresh && state.retracted {
                 // Only the store is asked; it is free again before the agent is not listed any more.

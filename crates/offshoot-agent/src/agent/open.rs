@@ -1,11 +1,13 @@
 //! How an agent comes to be: a new session, or one that goes on.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use offshoot_core::{CloseReport, Scope, ScopeClosed};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::state::{Inner, State};
 use super::{Agent, AgentHandle, AgentHost, AgentKit};
@@ -261,6 +263,7 @@ impl Agent {
             activation,
             torn_bytes,
             runtime: Handle::current(),
+            began: Instant::now(),
             changed: Notify::new(),
             rested: Notify::new(),
             state: Mutex::new(State {
@@ -273,6 +276,8 @@ impl Agent {
                 undriven: false,
                 failure: None,
                 subtree: Usage::default(),
+                subtree_wall: Duration::ZERO,
+                ended: None,
                 epoch: 0,
             }),
         }));

@@ -10,11 +10,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use offshoot_core::{Scope, text};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentHost, AgentKit, Pending};
@@ -40,6 +42,8 @@ pub(crate) struct Inner {
     /// Bytes of a torn last line that were cut off when the session was opened.
     pub(super) torn_bytes: u64,
     pub(super) runtime: Handle,
+    /// When this residency began.
+    pub(super) began: Instant,
     /// After every critical section that may have changed something.
     pub(super) changed: Notify,
     /// After those that leave no turn running: who waits for the end of a turn sleeps through it.
@@ -62,6 +66,9 @@ pub(crate) struct State {
     pub(super) undriven: bool,
     pub(super) failure: Option<String>,
     pub(super) subtree: Usage,
+    pub(super) subtree_wall: Duration,
+    /// When this residency ended.
+    pub(super) ended: Option<Instant>,
     /// Counts critical sections that may have changed something.
     pub(super) epoch: u64,
 }

@@ -129,13 +129,12 @@ pub(super) fn record(
         // Nothing was asked and nothing ran.
         (.., None) => ("completed", None),
     };
-    let (own, total) = root.usage();
     ResultRecord {
         kind: "result",
         session: root.id().to_string(),
         outcome,
         text,
-        usage: TreeUsage::new(own, total),
+        usage: TreeUsage::of(root),
         sessions: host.sessions(),
         pending,
         stopped,

@@ -19,9 +19,14 @@ fn the_result_is_the_last_line_and_tells_of_the_run() {
     assert!(result["wall_ms"].is_u64());
     result["session"] = Value::Null;
     result["wall_ms"] = Value::Null;
+    for key in ["wall_ms", "total_wall_ms"] {
+        assert!(result["usage"][key].is_u64(), "{key}");
+        result["usage"][key] = Value::Null;
+    }
     let expected = json!({
         "type": "result", "session": null, "outcome": "completed", "text": "hello",
-        "usage": {"input": 10, "output": 5, "total_input": 10, "total_output": 5},
+        "usage": {"input": 10, "output": 5, "total_input": 10, "total_output": 5,
+            "wall_ms": null, "total_wall_ms": null},
         "sessions": 1, "pending": [], "stopped": [], "wall_ms": null,
     });
     assert_eq!(result, expected);

@@ -169,6 +169,7 @@ impl Run for OddRun {
                 output: 2,
                 total_input: 3,
                 total_output: 4,
+                ..TreeUsage::default()
             };
             Ok(RunResult::new(outcome, "odd answer").with_usage(usage))
         })
