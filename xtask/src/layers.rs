@@ -20,8 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["offshoot-core", "offshoot-agent", "offshoot-loop"],
     ),
     ("offshoot-inprocess", PROVIDER),
-    ("offshoot-acp", PROGRAM_PROVIDER),
-    ("offshoot-process", PROGRAM_PROVIDER),
+    ("offshoot-acp", PROVIDER),
+    ("offshoot-process", PROVIDER),
     ("offshoot-provider-conformance", PROVIDER),
     (
         "offshoot-tools",
@@ -68,14 +68,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 const PROVIDER: &[&str] = &["offshoot-core", "offshoot-agent", "offshoot-subagent"];
-
-/// Providers whose children are processes: they end them as shell commands are ended.
-const PROGRAM_PROVIDER: &[&str] = &[
-    "offshoot-core",
-    "offshoot-agent",
-    "offshoot-subagent",
-    "offshoot-shell",
-];
 
 /// The crates of a workspace with their normal dependencies inside it.
 type Arrows = BTreeMap<String, Vec<String>>;

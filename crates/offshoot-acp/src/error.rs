@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use offshoot_shell::SpawnError;
+use offshoot_core::process::SpawnError;
 
 /// What the agent was asked when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

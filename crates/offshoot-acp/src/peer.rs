@@ -8,8 +8,8 @@ use agent_client_protocol::{
     Agent, Builder, Client as ClientRole, ConnectionTo, Error, Lines, UntypedMessage,
     is_connection_terminated, is_incoming_transport_closed, on_receive_dispatch,
 };
+use offshoot_core::process::{EnvPolicy, Program, ProgramOutcome, ProgramRun, TailText};
 use offshoot_core::text;
-use offshoot_shell::{EnvPolicy, Program, ProgramRun, ShellOutcome, TailText};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     program: Program,
     env: EnvPolicy,
     running: ProgramRun,
-    exit: Option<ShellOutcome>,
+    exit: Option<ProgramOutcome>,
     pub(crate) client: Client,
     wire: Wire,
     to_agent: ConnectionTo<Agent>,

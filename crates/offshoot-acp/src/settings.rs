@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use offshoot_shell::{Program, ProgramConfig};
+use offshoot_core::process::{Program, ProgramConfig};
 
 /// How an external agent is run as a subagent. Start from [`new`](Self::new) and change what should
 /// differ.

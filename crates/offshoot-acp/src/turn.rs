@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use offshoot_shell::TailText;
+use offshoot_core::process::TailText;
 use serde_json::Value;
 
 /// How many kinds of left out content are told apart.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{Sink, Stream};
+use offshoot_core::process::{Line, LineReader};
 use offshoot_core::text;
-use offshoot_shell::{Line, LineReader};
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;

@@ -6,9 +6,9 @@ mod support;
 use std::time::Duration;
 
 use offshoot_acp::{AcpSettings, Files, Permission};
+use offshoot_core::process::EnvPolicy;
 use offshoot_model_server::{ModelServer, Rule, Script};
 use offshoot_peers::{Home, catalog};
-use offshoot_shell::EnvPolicy;
 use offshoot_subagent::Outcome;
 use serde_json::json;
 use support::World;

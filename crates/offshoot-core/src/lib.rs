@@ -5,11 +5,17 @@
 //! - [`text`]: cuts on character boundaries, one-line sanitising, incremental UTF-8 decoding.
 //! - [`fresh_id`]: unique, sortable ids.
 //! - [`WallClock`]: the time of day, taken only to be shown.
+#![cfg_attr(
+    feature = "process",
+    doc = "- [`process`]: programs as process groups that are gone when their end is told."
+)]
 //!
 //! This crate knows nothing of tasks, agents or JSON.
 
 mod clock;
 mod id;
+#[cfg(feature = "process")]
+pub mod process;
 mod scope;
 pub mod text;
 

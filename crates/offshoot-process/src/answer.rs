@@ -1,8 +1,8 @@
 //! What a program says on its standard output: an answer, and perhaps what it cost.
 
 use offshoot_agent::Usage;
+use offshoot_core::process::{Line, LineReader, TailText};
 use offshoot_core::text;
-use offshoot_shell::{Line, LineReader, TailText};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 

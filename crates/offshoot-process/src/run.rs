@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use offshoot_agent::AgentId;
+use offshoot_core::process::{Program, ProgramEnd, ProgramOutcome, ProgramRun, TailText};
 use offshoot_core::text;
-use offshoot_shell::{Program, ProgramRun, ShellEnd, ShellOutcome, TailText};
 use offshoot_subagent::{Outcome, ProviderError, Run, RunRequest, RunResult, TreeUsage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -73,7 +73,7 @@ impl ProcessRun {
         &mut self,
         answer: &mut Answer,
         stderr: &mut TailText,
-    ) -> (ShellOutcome, Option<Cut>) {
+    ) -> (ProgramOutcome, Option<Cut>) {
         let stdin = self.running.take_stdin();
         let (out, err) = (self.running.take_stdout(), self.running.take_stderr());
         let prompt = self.prompt.as_bytes();
@@ -109,7 +109,7 @@ impl ProcessRun {
 
     fn conclude(
         &self,
-        outcome: ShellOutcome,
+        outcome: ProgramOutcome,
         cut: Option<Cut>,
         answer: &Answer,
         stderr: &TailText,
@@ -124,7 +124,7 @@ impl ProcessRun {
                     Some(format!("deadline exceeded ({limit} s)")),
                 )
             }
-            (None, ShellEnd::Exited(code)) => match self.settings.exit_codes.get(&code) {
+            (None, ProgramEnd::Exited(code)) => match self.settings.exit_codes.get(&code) {
                 Some(Outcome::Completed) => match answer.missing() {
                     None => (Outcome::Completed, None),
                     Some(missing) => (Outcome::Error, Some(missing)),
@@ -155,7 +155,7 @@ async fn gone(
     running: &mut ProgramRun,
     mut pipes: Pin<&mut impl Future<Output = ()>>,
     open: &mut bool,
-) -> ShellOutcome {
+) -> ProgramOutcome {
     let mut ended = pin!(running.wait());
     loop {
         tokio::select! {

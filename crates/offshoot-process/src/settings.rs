@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use offshoot_shell::{Program, ProgramConfig, SpawnError};
+use offshoot_core::process::{Program, ProgramConfig, SpawnError};
 use offshoot_subagent::Outcome;
 
 use crate::FieldPath;

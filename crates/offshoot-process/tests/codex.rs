@@ -5,10 +5,10 @@ mod support;
 
 use std::time::Duration;
 
+use offshoot_core::process::EnvPolicy;
 use offshoot_model_server::{ModelServer, Rule, Script};
 use offshoot_peers::{Home, catalog};
 use offshoot_process::ProcessSettings;
-use offshoot_shell::EnvPolicy;
 use offshoot_subagent::Outcome;
 use support::World;
 use tokio_util::sync::CancellationToken;

@@ -1,17 +1,11 @@
 //! What to run, and how commands are run.
 
-use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
+use offshoot_core::process::{EnvPolicy, Guardian, Program, ProgramConfig, Reach, SpawnError};
 
-use crate::env::EnvPolicy;
-use crate::guardian::Guardian;
-use crate::program::{ProgramConfig, check_directory};
 use crate::spill::SpillConfig;
-use crate::tree::{MARK, Mark};
 
 /// How commands are run. Start from the default and change what should differ.
 #[derive(Clone, Debug)]
@@ -34,19 +28,6 @@ pub struct ShellConfig {
     /// Kills the commands when this process is killed (absent: nobody does). A library does not start
     /// a process that nobody asked for; a program should have one.
     pub guardian: Option<Guardian>,
-}
-
-/// How far the end of a command reaches, when it is stopped and when its shell exits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reach {
-    /// Its process group. What leaves the group (`setsid`) goes on and is nobody's.
-    Group,
-    /// Also what has left the group, wherever it went, as far as the system lets us find it: in
-    /// every case what still has the environment of the command, which has a variable
-    /// `OFFSHOOT_COMMAND` for this. Where there is no `/proc` it is the group.
-    #[default]
-    Tree,
 }
 
 impl Default for ShellConfig {
@@ -114,80 +95,17 @@ impl ShellCommand {
         &self.line
     }
 
-    /// The process to start: leader of a new group, no standard input, two pipes.
-    pub(crate) fn build(&self, config: &ShellConfig, mark: &Mark) -> Result<Command, SpawnError> {
+    /// The shell that runs it.
+    pub(crate) fn program(&self, config: &ShellConfig) -> Result<Program, SpawnError> {
         if self.line.trim().is_empty() {
             return Err(SpawnError::EmptyCommand);
         }
-        if self.line.contains('\0') {
-            return Err(SpawnError::NulInCommand);
-        }
-        let mut command = Command::new(&config.shell);
-        command
-            .arg("-c")
-            .arg(&self.line)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .env_clear()
-            .envs(config.env.variables())
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env(MARK, mark.value());
-        if let Some(cwd) = &self.cwd {
-            check_directory(cwd)?;
-            command.current_dir(cwd);
-        }
-        Ok(command)
-    }
-}
-
-/// Why a command was not started. Nothing runs.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpawnError {
-    /// The command line has nothing but white space.
-    #[error("the command is empty")]
-    EmptyCommand,
-    /// The command line has a NUL character, which no program can be given.
-    #[error("the command contains a NUL character")]
-    NulInCommand,
-    /// The working directory cannot be used.
-    #[error("cannot run in {}: {source}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The program could not be started.
-    #[error("cannot start {}: {source}", program.display())]
-    Program {
-        /// The program.
-        program: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The shell could not be started.
-    #[error("cannot start {}: {source}", shell.display())]
-    Shell {
-        /// The shell.
-        shell: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-impl SpawnError {
-    /// A name that does not change between versions.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::EmptyCommand => "EMPTY_COMMAND",
-            Self::NulInCommand => "NUL_IN_COMMAND",
-            Self::Directory { .. } => "DIRECTORY_NOT_USABLE",
-            Self::Program { .. } => "PROGRAM_NOT_STARTED",
-            Self::Shell { .. } => "SHELL_NOT_STARTED",
-        }
+        let program = Program::new(&config.shell).args(["-c", self.line.as_str()]);
+        let program = match &self.cwd {
+            Some(cwd) => program.cwd(cwd),
+            None => program,
+        };
+        let variables = self.env.iter();
+        Ok(variables.fold(program, |program, (name, value)| program.env(name, value)))
     }
 }

@@ -19,8 +19,8 @@
 //! it is gone. With a [`Guardian`] that is so even when this process is killed. Output that the window
 //! does not hold can go to a file ([`SpillConfig`]).
 //!
-//! [`ProgramRun`] is the same for any program, without the shell and with its pipes in your hands;
-//! [`LineReader`] and [`TailText`] read them within bounds.
+//! [`ProgramRun`](offshoot_core::process::ProgramRun) is the same for any program, without the shell and
+//! with its pipes in your hands.
 //!
 //! Unix only.
 
@@ -30,27 +30,17 @@
 struct Guide;
 
 mod command;
-mod env;
-mod group;
-mod guardian;
-mod lines;
-mod members;
 mod outcome;
 mod pipe;
-mod program;
 mod run;
 mod spill;
-mod tail;
 mod task;
-mod tree;
 
-pub use command::{Reach, ShellCommand, ShellConfig, SpawnError};
-pub use env::{EnvPolicy, looks_secret};
-pub use guardian::Guardian;
-pub use lines::{Line, LineReader};
-pub use outcome::{ShellEnd, ShellOutcome};
-pub use program::{Program, ProgramConfig, ProgramRun};
+pub use command::{ShellCommand, ShellConfig};
+pub use offshoot_core::process::{
+    EnvPolicy, Guardian, ProgramEnd, ProgramOutcome, Reach, SpawnError,
+};
+pub use outcome::task_outcome;
 pub use run::ShellRun;
 pub use spill::SpillConfig;
-pub use tail::TailText;
 pub use task::{ShellTask, start_shell};

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
+use offshoot_core::process::{ProgramOutcome, ProgramRun, SpawnError};
 use offshoot_task::OutputBuffer;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, timeout};
 
-use crate::command::{ShellCommand, ShellConfig, SpawnError};
-use crate::outcome::ShellOutcome;
+use crate::command::{ShellCommand, ShellConfig};
 use crate::pipe::Pipe;
-use crate::program::ProgramRun;
 use crate::spill::Sink;
-use crate::tree::Mark;
 
 /// One running command: its process group, its pipes, its output.
 ///
@@ -58,13 +56,7 @@ impl ShellRun {
         config: &ShellConfig,
         output: OutputBuffer,
     ) -> Result<Self, SpawnError> {
-        let failed = |source| SpawnError::Shell {
-            shell: config.shell.clone(),
-            source,
-        };
-        let mark = Mark::new();
-        let built = command.build(config, &mark)?;
-        let mut program = ProgramRun::start(built, &config.program(), mark).map_err(failed)?;
+        let mut program = ProgramRun::spawn(&command.program(config)?, &config.program())?;
         let sink = Sink::new(output.writer(), config.output_window, config.spill.clone());
         Ok(Self {
             stdout: Pipe::new(program.take_stdout(), sink.clone()),
@@ -87,7 +79,7 @@ impl ShellRun {
     ///
     /// Dropping the future loses nothing: the command goes on (though it may have to wait for room in
     /// its pipes), and the next call continues.
-    pub async fn wait(&mut self) -> ShellOutcome {
+    pub async fn wait(&mut self) -> ProgramOutcome {
         let outcome = {
             let mut ended = std::pin::pin!(self.program.wait());
             loop {
@@ -112,7 +104,7 @@ impl ShellRun {
     ///
     /// A command that has ended already is not signalled and keeps its outcome. Dropping the future
     /// does not take the request back; call either method to go on.
-    pub async fn stop(&mut self) -> ShellOutcome {
+    pub async fn stop(&mut self) -> ProgramOutcome {
         self.program.request_stop();
         self.wait().await
     }

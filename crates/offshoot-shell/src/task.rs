@@ -6,6 +6,7 @@ use offshoot_core::Scope;
 use offshoot_task::{StartError, TaskContext, TaskId, TaskOutcome, TaskRegistry, TaskSpec};
 
 use crate::command::{ShellCommand, ShellConfig};
+use crate::outcome::task_outcome;
 use crate::run::ShellRun;
 
 /// The kind of a task that runs a command.
@@ -69,8 +70,8 @@ impl ShellRun {
             outcome = self.wait() => Some(outcome),
         };
         match ended {
-            Some(outcome) => outcome.into(),
-            None => self.stop().await.into(),
+            Some(outcome) => task_outcome(outcome),
+            None => task_outcome(self.stop().await),
         }
     }
 }

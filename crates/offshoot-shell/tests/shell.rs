@@ -368,7 +368,7 @@ async fn a_dropped_wait_loses_nothing_and_the_outcome_stays() {
         let _ = tokio::time::timeout(Duration::from_micros(1), run.wait()).await;
     }
     let outcome = run.wait().await;
-    assert_eq!(outcome.end, ShellEnd::Exited(0));
+    assert_eq!(outcome.end, ProgramEnd::Exited(0));
     assert_eq!(run.output().read_at(0).text, "a\nb\n");
     assert_eq!(run.wait().await, outcome);
     // It has ended: a stop changes nothing.

@@ -7,10 +7,10 @@ use futures::future::BoxFuture;
 use offshoot_agent::{Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_core::{Scope, text};
 use offshoot_shell::{
-    Guardian, ShellCommand, ShellConfig, ShellOutcome, ShellRun, ShellTask, SpillConfig,
-    start_shell,
+    Guardian, ProgramOutcome, ShellCommand, ShellConfig, ShellRun, ShellTask, SpillConfig,
+    start_shell, task_outcome,
 };
-use offshoot_task::{OutputBuffer, Overflow, StartError, TaskId, TaskOutcome, TaskRegistry};
+use offshoot_task::{OutputBuffer, Overflow, StartError, TaskId, TaskRegistry};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
@@ -224,8 +224,8 @@ impl Bash {
         shown
     }
 
-    fn answer(&self, owner: &Scope, output: &OutputBuffer, outcome: ShellOutcome) -> ToolOutput {
-        let outcome = TaskOutcome::from(outcome);
+    fn answer(&self, owner: &Scope, output: &OutputBuffer, outcome: ProgramOutcome) -> ToolOutput {
+        let outcome = task_outcome(outcome);
         let detail = outcome.detail().unwrap_or_default();
         let last = format!("[status: {}, {detail}]", outcome.status().as_str());
         let value = json!({
@@ -241,7 +241,7 @@ impl Bash {
         &self,
         owner: &Scope,
         output: &OutputBuffer,
-        outcome: ShellOutcome,
+        outcome: ProgramOutcome,
         code: &str,
         what: &str,
     ) -> ToolOutput {

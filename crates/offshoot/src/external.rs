@@ -39,7 +39,7 @@ mod programs {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use offshoot_shell::{Guardian, ProgramConfig};
+    use offshoot_core::process::{Guardian, ProgramConfig};
     use offshoot_subagent::Provider;
 
     use crate::config::Config;

@@ -1,11 +1,11 @@
 //! The end of a text that comes in pieces.
 
-use offshoot_core::text::{self, Utf8Decoder};
+use crate::text::{self, Utf8Decoder};
 
 /// Keeps the last bytes of a stream as text, cut on a character, and counts what it let go.
 ///
 /// ```
-/// let mut tail = offshoot_shell::TailText::new(4);
+/// let mut tail = offshoot_core::process::TailText::new(4);
 /// tail.push(b"abcd");
 /// tail.push("é".as_bytes());
 /// assert_eq!((tail.text(), tail.dropped()), ("cdé", 2));

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Pid, Signal};
 
-use crate::members;
+use super::members;
 
 /// The variable that has the marks of a command, and of those that it was started by, outermost first.
 pub(crate) const MARK: &str = "OFFSHOOT_COMMAND";

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
 
-use crate::tree::{MARK, host_mark};
+use super::tree::{MARK, host_mark};
 
 // Invariants
 // 0. The process is there before the first command: what is not listed yet has the mark.
@@ -42,11 +42,11 @@ done
 ///
 /// It is one `/bin/sh` process, started with the first command, which sleeps until this process ends.
 /// Clones share it; it ends with the last one. Put a clone into the
-/// [`ShellConfig`](crate::ShellConfig) of everything that runs commands:
+/// [`ProgramConfig`](super::ProgramConfig) of everything that runs commands:
 ///
 /// ```
-/// use offshoot_shell::{Guardian, ShellConfig};
-/// let config = ShellConfig { guardian: Some(Guardian::default()), ..ShellConfig::default() };
+/// use offshoot_core::process::{Guardian, ProgramConfig};
+/// let config = ProgramConfig { guardian: Some(Guardian::default()), ..ProgramConfig::default() };
 /// ```
 ///
 /// A command that was started in the very moment of the death, and was not listed yet, is found by

@@ -128,7 +128,7 @@ enum Base {
 /// settings of build tools), without those whose names look like secrets (`…TOKEN…`, `…_KEY`, …).
 ///
 /// ```
-/// use offshoot_shell::EnvPolicy;
+/// use offshoot_core::process::EnvPolicy;
 /// let policy = EnvPolicy::default().allow("MY_TOOL_*").allow("DEPLOY_TOKEN").deny("LD_*");
 /// assert!(policy.admits("PATH"));
 /// assert!(policy.admits("MY_TOOL_HOME") && !policy.admits("MY_TOOL_TOKEN"));

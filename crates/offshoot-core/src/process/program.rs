@@ -12,12 +12,12 @@ use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::command::{Reach, SpawnError};
-use crate::env::{EnvPolicy, looks_secret};
-use crate::group::Group;
-use crate::guardian::Guardian;
-use crate::outcome::{ShellEnd, ShellOutcome};
-use crate::tree::{MARK, Mark};
+use super::end::{ProgramEnd, ProgramOutcome};
+use super::env::{EnvPolicy, looks_secret};
+use super::error::SpawnError;
+use super::group::Group;
+use super::guardian::Guardian;
+use super::tree::{MARK, Mark};
 
 // The life of a run; each arrow is taken once, and `wait` goes on where a dropped `wait` was:
 //
@@ -54,6 +54,19 @@ impl Default for ProgramConfig {
             guardian: None,
         }
     }
+}
+
+/// How far the end of a program reaches, when it is stopped and when it exits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Its process group. What leaves the group (`setsid`) goes on and is nobody's.
+    Group,
+    /// Also what has left the group, wherever it went, as far as the system lets us find it: in
+    /// every case what still has the environment of the program, which has a variable
+    /// `OFFSHOOT_COMMAND` for this. Where there is no `/proc` it is the group.
+    #[default]
+    Tree,
 }
 
 /// A program with its arguments, no shell between.
@@ -163,7 +176,7 @@ impl Program {
 }
 
 /// Without this check a missing directory reads as if the program were missing.
-pub(crate) fn check_directory(path: &Path) -> Result<(), SpawnError> {
+fn check_directory(path: &Path) -> Result<(), SpawnError> {
     let error = |source| SpawnError::Directory {
         path: path.to_owned(),
         source,
@@ -178,10 +191,15 @@ pub(crate) fn check_directory(path: &Path) -> Result<(), SpawnError> {
 
 enum Phase {
     Running,
-    Stopping { kill_at: Instant },
+    Stopping {
+        kill_at: Instant,
+    },
     Killed,
-    Reaped { end: ShellEnd, give_up_at: Instant },
-    Ended(ShellOutcome),
+    Reaped {
+        end: ProgramEnd,
+        give_up_at: Instant,
+    },
+    Ended(ProgramOutcome),
 }
 
 /// One running program: its process group and its end.
@@ -226,11 +244,7 @@ impl ProgramRun {
     }
 
     /// Starts what leads a group of its own and has the mark.
-    pub(crate) fn start(
-        mut command: Command,
-        config: &ProgramConfig,
-        mark: Mark,
-    ) -> io::Result<Self> {
+    fn start(mut command: Command, config: &ProgramConfig, mark: Mark) -> io::Result<Self> {
         if let Some(guardian) = &config.guardian {
             guardian.ready();
         }
@@ -268,7 +282,7 @@ impl ProgramRun {
     /// A second call gives the same outcome.
     ///
     /// Dropping the future loses nothing: the program goes on, and the next call continues.
-    pub async fn wait(&mut self) -> ShellOutcome {
+    pub async fn wait(&mut self) -> ProgramOutcome {
         loop {
             match self.phase {
                 Phase::Running | Phase::Killed => self.until_exit(None).await,
@@ -285,7 +299,7 @@ impl ProgramRun {
     ///
     /// A program that has ended already is not signalled and keeps its outcome. Dropping the future
     /// does not take the request back; call either method to go on.
-    pub async fn stop(&mut self) -> ShellOutcome {
+    pub async fn stop(&mut self) -> ProgramOutcome {
         self.request_stop();
         self.wait().await
     }
@@ -326,13 +340,13 @@ impl ProgramRun {
         self.group.send(Signal::KILL);
         let status = self.group.reap().await;
         self.phase = Phase::Reaped {
-            end: status.map_or(ShellEnd::Unknown, ShellEnd::from),
+            end: status.map_or(ProgramEnd::Unknown, ProgramEnd::from),
             give_up_at: Instant::now() + GONE_LIMIT,
         };
     }
 
     /// Waits until no member of the group is left.
-    async fn until_gone(&mut self, end: ShellEnd, give_up_at: Instant) {
+    async fn until_gone(&mut self, end: ProgramEnd, give_up_at: Instant) {
         let mut pause = Duration::from_millis(1);
         let mut group_gone = self.group.clear().await;
         while !group_gone && Instant::now() < give_up_at {
@@ -343,7 +357,7 @@ impl ProgramRun {
         if !group_gone {
             tracing::warn!("processes of a killed command are still there");
         }
-        self.phase = Phase::Ended(ShellOutcome {
+        self.phase = Phase::Ended(ProgramOutcome {
             end,
             stopped: self.stopped,
             group_gone,

@@ -20,7 +20,7 @@ pub enum Line {
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-/// use offshoot_shell::{Line, LineReader};
+/// use offshoot_core::process::{Line, LineReader};
 /// let mut lines = LineReader::new(&b"one\r\na line that is long\ntwo"[..], 8);
 /// assert_eq!(lines.next().await?, Some(Line::Text("one".to_owned())));
 /// assert_eq!(lines.next().await?, Some(Line::TooLong { bytes: 19 }));

@@ -11,9 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::guardian::{Guardian, Listed};
-use crate::members;
-use crate::tree::{self, Mark, Tree};
+use super::guardian::{Guardian, Listed};
+use super::members;
+use super::tree::{self, Mark, Tree};
 
 // Invariants
 // 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
