@@ -1,9 +1,14 @@
 //! The HTTP client and the target of its requests.
 
+use std::sync::Arc;
+
 use genai::chat::{CacheControl, ChatOptions};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, Headers, ModelIden, ServiceTarget};
 use reqwest::redirect::Policy;
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::{ApiKey, LlmSettings, Provider, RequestError, Route, RouteError};
 
@@ -29,7 +34,10 @@ impl Line {
         settings: &LlmSettings,
     ) -> Result<Self, LineError> {
         let base_url = route.base_url().map_err(LineError::Route)?;
+        let fail = |error: String| LineError::Client(RequestError::Invalid(error));
+        let tls = tls().map_err(|error| fail(error.to_string()))?;
         let mut http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
             .user_agent(concat!("offshoot/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
             // A key goes nowhere but where it was sent to.
@@ -39,7 +47,6 @@ impl Line {
         if route.is_loopback() {
             http = http.no_proxy();
         }
-        let fail = |error: String| LineError::Client(RequestError::Invalid(error));
         let http = http
             .build()
             .map_err(|e| fail(e.without_url().to_string()))?;
@@ -77,6 +84,16 @@ impl Line {
     pub(crate) fn options(&self) -> ChatOptions {
         self.options.clone()
     }
+}
+
+/// TLS with the certificates that the system trusts, without a setting of the whole process.
+fn tls() -> Result<ClientConfig, rustls::Error> {
+    let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_platform_verifier()?
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(tls)
 }
 
 fn chat_url(base_url: &str) -> String {
