@@ -100,6 +100,7 @@ struct Shared {
     // Copies that are read without the lock. They only grow.
     end: AtomicU64,
     replaced: AtomicU64,
+    overflow_missing: AtomicU64,
     overflow: OnceLock<Overflow>,
 }
 
@@ -164,6 +165,7 @@ impl OutputBuffer {
             }),
             end: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
+            overflow_missing: AtomicU64::new(0),
             overflow: OnceLock::new(),
         }))
     }
@@ -204,6 +206,13 @@ impl OutputBuffer {
     pub fn overflow(&self) -> Option<Arc<Path>> {
         let overflow = self.0.overflow.get()?;
         Some(Arc::clone(&overflow.path))
+    }
+
+    /// How many bytes at the end of the output that file does not have, since it is full or could not
+    /// be written.
+    #[must_use]
+    pub fn overflow_missing(&self) -> u64 {
+        self.0.overflow_missing.load(Ordering::Acquire)
     }
 
     /// A handle that keeps that file though this buffer goes.
@@ -300,6 +309,13 @@ impl OutputWriter {
     /// Counts bytes that were not text and were written as U+FFFD.
     pub fn note_replaced(&self, bytes: u64) {
         self.0.0.replaced.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that are written here and not to the [file](OutputBuffer::overflow_to) that is
+    /// there. Say it before they are written, so that nobody finds them missing and not counted.
+    pub fn note_overflow_missing(&self, bytes: u64) {
+        let missing = &self.0.0.overflow_missing;
+        missing.fetch_add(bytes, Ordering::Release);
     }
 
     /// The buffer that is written to.

@@ -33,6 +33,7 @@ pub struct Reading {
     text: String,
     gap: u64,
     elsewhere: u64,
+    frame: Option<Arc<FinalOutput>>,
     snapshot: TaskSnapshot,
     // In this order: whoever is told that the end was not shown finds the output unread.
     held: Held,
@@ -131,6 +132,20 @@ impl Reading {
         self.elsewhere
     }
 
+    /// What the producer says before a [final output](crate::TaskOutcome::with_heading): one line.
+    #[must_use]
+    pub fn heading(&self) -> Option<&str> {
+        let frame = self.frame.as_ref()?.frame.as_ref()?;
+        frame.heading.as_deref()
+    }
+
+    /// What the producer says after a [final output](crate::TaskOutcome::with_note): one line.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        let frame = self.frame.as_ref()?.frame.as_ref()?;
+        frame.note.as_deref()
+    }
+
     /// What the task looked like just before the text was taken.
     #[must_use]
     pub fn snapshot(&self) -> &TaskSnapshot {
@@ -188,11 +203,14 @@ impl Shared {
             key,
             part: Part::Ranges(taken.ranges),
         };
-        let (text, gap) = match (&output, &held.part) {
-            (Copied::Stream(buffer), Part::Ranges(ranges)) => buffer.read_ranges(ranges),
+        let (text, gap, frame) = match (output, &held.part) {
+            (Copied::Stream(buffer), Part::Ranges(ranges)) => {
+                let (text, gap) = buffer.read_ranges(ranges);
+                (text, gap, None)
+            }
             (Copied::Final(output), _) => {
                 held.part = Part::Final;
-                (output.text.to_string(), output.dropped)
+                (output.text.to_string(), output.dropped, Some(output))
             }
             _ => Default::default(),
         };
@@ -200,6 +218,7 @@ impl Shared {
             text,
             gap,
             elsewhere: taken.elsewhere,
+            frame,
             snapshot,
             held,
             claim,

@@ -15,7 +15,7 @@ use crate::output::OutputBuffer;
 use crate::progress::Report;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
-use crate::status::StopRequest;
+use crate::status::{Frame, StopRequest};
 use crate::unread::Unread;
 use crate::waker_set::WakerSet;
 
@@ -46,6 +46,8 @@ pub(crate) struct Stream {
 pub(crate) struct FinalOutput {
     pub(crate) text: Box<str>,
     pub(crate) dropped: u64,
+    /// One line each.
+    pub(crate) frame: Option<Box<Frame>>,
 }
 
 impl FinalOutput {
@@ -173,12 +175,9 @@ impl Record {
 
     pub(crate) fn snapshot(&self, kind: TaskKind, key: Key) -> TaskSnapshot {
         let output_len = self.output.written();
-        let (streams, replaced, overflow) = match &self.output {
-            Output::None | Output::Final { .. } => (false, 0, None),
-            Output::Stream(stream) => {
-                let buffer = &stream.buffer;
-                (true, buffer.replaced(), buffer.overflow())
-            }
+        let buffer = match &self.output {
+            Output::None | Output::Final { .. } => None,
+            Output::Stream(stream) => Some(&stream.buffer),
         };
         let (detail, finished_at, elapsed, stalled) = match &self.stage {
             Stage::Live(live) => {
@@ -208,11 +207,12 @@ impl Record {
             owner: self.owner_id,
             generation: self.generation,
             stop: self.stop.clone(),
-            streams,
+            streams: buffer.is_some(),
             unread: self.output.unread(output_len),
             output_len,
-            replaced,
-            overflow,
+            replaced: buffer.map_or(0, OutputBuffer::replaced),
+            overflow: buffer.and_then(OutputBuffer::overflow),
+            overflow_missing: buffer.map_or(0, OutputBuffer::overflow_missing),
             progress: self.report.as_ref().and_then(|report| report.shown()),
             stalled,
         }

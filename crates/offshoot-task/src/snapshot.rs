@@ -51,6 +51,8 @@ pub struct TaskSnapshot {
     /// The file that has the output which is no longer kept, when the producer has named one. It goes
     /// with the record.
     pub overflow: Option<Arc<Path>>,
+    /// How many bytes at the end of the output that file does not have: it is full.
+    pub overflow_missing: u64,
     /// How far it is, by its own account; `None` before it has said so.
     pub progress: Option<Arc<TaskProgress>>,
     /// Whether it has promised progress and is silent for longer than that. Never true of a task

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::spec::detail_line;
+
 /// Where a task is in its life. The last three are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskStatus {
@@ -118,6 +120,24 @@ pub struct TaskOutcome {
     pub(crate) status: TaskStatus,
     pub(crate) detail: Option<String>,
     pub(crate) output: Option<String>,
+    pub(crate) frame: Option<Box<Frame>>,
+}
+
+/// What a producer says of a final output, apart from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) heading: Option<String>,
+    pub(crate) note: Option<String>,
+}
+
+impl Frame {
+    pub(crate) fn bounded(self) -> Self {
+        let line = |text: Option<String>| text.as_deref().and_then(detail_line);
+        Self {
+            heading: line(self.heading),
+            note: line(self.note),
+        }
+    }
 }
 
 impl TaskOutcome {
@@ -126,6 +146,7 @@ impl TaskOutcome {
             status,
             detail: None,
             output: None,
+            frame: None,
         }
     }
 
@@ -157,6 +178,21 @@ impl TaskOutcome {
         self
     }
 
+    /// Adds what the producer itself says before the final output, such as that it is only a part. It
+    /// is no part of the output, so that nothing in that can pass for it. The registry keeps one line
+    /// of at most 500 bytes, and none for a task that streams.
+    pub fn with_heading(mut self, line: impl Into<String>) -> Self {
+        self.frame.get_or_insert_default().heading = Some(line.into());
+        self
+    }
+
+    /// Adds what the producer itself says after the final output, as
+    /// [`with_heading`](Self::with_heading) does before it.
+    pub fn with_note(mut self, line: impl Into<String>) -> Self {
+        self.frame.get_or_insert_default().note = Some(line.into());
+        self
+    }
+
     /// The terminal status.
     #[must_use]
     pub const fn status(&self) -> TaskStatus {
@@ -173,5 +209,17 @@ impl TaskOutcome {
     #[must_use]
     pub fn output(&self) -> Option<&str> {
         self.output.as_deref()
+    }
+
+    /// What is said before the final output.
+    #[must_use]
+    pub fn heading(&self) -> Option<&str> {
+        self.frame.as_ref()?.heading.as_deref()
+    }
+
+    /// What is said after the final output.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        self.frame.as_ref()?.note.as_deref()
     }
 }

@@ -261,6 +261,7 @@ impl Table {
             mut status,
             detail,
             output,
+            frame,
         } = outcome;
         let mut detail = detail.as_deref().and_then(detail_line);
         let overdue = matches!(&record.stop, Some(stop) if stop.by == StoppedBy::Deadline);
@@ -287,11 +288,17 @@ impl Table {
             after.cancels = live.cancels;
             after.driver = live.driver;
         }
+        let output = output.or_else(|| frame.as_ref().map(|_| String::new()));
         if let (Output::None, Some(full)) = (&record.output, output) {
             let text = offshoot_core::text::tail(&full, output_limit);
             let dropped = (full.len() - text.len()) as u64;
             let text = text.into();
-            let output = Arc::new(FinalOutput { text, dropped });
+            let frame = frame.map(|frame| Box::new(frame.bounded()));
+            let output = Arc::new(FinalOutput {
+                text,
+                dropped,
+                frame,
+            });
             let read = false;
             record.output = Output::Final { output, read };
         }

@@ -22,7 +22,9 @@ fn start_stream(
             writer = context.output();
             Ok(async move {
                 let _ = ended.await;
-                TaskOutcome::completed().with_output("ignored")
+                TaskOutcome::completed()
+                    .with_detail("exit code: 0")
+                    .with_output("ignored")
             })
         },
     );
@@ -58,6 +60,8 @@ async fn a_stream_is_read_piece_by_piece_and_to_its_end() {
         (last.text(), last.snapshot().status),
         ("two\n", TaskStatus::Completed)
     );
+    assert_eq!(last.snapshot().detail.as_deref(), Some("exit code: 0"));
+    assert!(last.snapshot().finished_at >= Some(last.snapshot().started_at));
     last.commit();
     let task = registry.get(owner.id(), &id).unwrap();
     assert_eq!(
@@ -345,4 +349,38 @@ async fn whoever_is_told_that_an_end_was_not_shown_finds_its_output_unread() {
     assert_eq!(*found.lock().unwrap(), None, "the reading shows the end");
     drop(reading);
     assert_eq!(found.lock().unwrap().as_deref(), Some("text"));
+}
+
+#[tokio::test]
+async fn what_a_producer_says_of_its_output_is_apart_from_it_and_one_bounded_line() {
+    let (registry, owner) = fixture();
+    let (end, id) = start_gated(&registry, &owner);
+    let outcome = TaskOutcome::failed("it broke")
+        .with_output("half\nof it")
+        .with_heading("only\na part")
+        .with_note("n".repeat(1000));
+    assert_eq!(outcome.heading(), Some("only\na part"));
+    end.send(outcome).unwrap();
+    owner.unheld().await;
+    for _ in 0..2 {
+        let reading = registry.read(owner.id(), &id).unwrap();
+        assert_eq!(reading.text(), "half\nof it");
+        assert_eq!(reading.heading(), Some("only a part"));
+        let note = reading.note().unwrap();
+        assert!(note.len() <= 500 && note.starts_with("nnn"), "{note}");
+        reading.commit();
+        assert_eq!(registry.get(owner.id(), &id).unwrap().unread, 0);
+        assert_eq!(registry.get(owner.id(), &id).unwrap().unread, 0);
+    }
+    // Without an output too.
+    let (end, id) = start_gated(&registry, &owner);
+    end.send(TaskOutcome::completed().with_note("nothing to say"))
+        .unwrap();
+    owner.unheld().await;
+    let reading = registry.read(owner.id(), &id).unwrap();
+    assert_eq!(
+        (reading.text(), reading.note()),
+        ("", Some("nothing to say"))
+    );
+    assert_eq!(reading.heading(), None);
 }

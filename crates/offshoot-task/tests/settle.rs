@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::*;
 use offshoot_core::{Scope, Timestamp, WallClock};
 use offshoot_task::*;
+use tokio::sync::oneshot;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -355,32 +356,36 @@ async fn a_task_past_its_deadline_failed_and_is_not_silenced() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b047_the_first_end_wins() {
-    // The work is aborted while a helper of it still wants to end it otherwise: nothing can.
-    let (registry, owner) = fixture();
+    // The work is given up while it blocks its thread, and ends otherwise afterwards.
+    let (registry, owner) = fixture_with(|config| {
+        config.kill_grace = Some(Duration::from_millis(1));
+    });
     let log = Log::attach(&registry);
-    let id = start_obedient(&registry, &owner);
-    let _ = registry
-        .kill(owner.id(), &id, StoppedBy::Human, None)
-        .unwrap();
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let (at_work, begun) = oneshot::channel();
+    let (held, let_go) = oneshot::channel::<()>();
+    let id = start(&registry, &owner, async move {
+        let _held = held;
+        at_work.send(()).unwrap();
+        let _ = blocked.recv();
+        TaskOutcome::completed().with_output("too late")
+    });
+    begun.await.unwrap();
+    let kill = registry.kill(owner.id(), &id, StoppedBy::Human, None);
+    assert_eq!(kill.unwrap(), KillOutcome::Requested);
     let before = wait(&registry, &owner, &id).await;
-    let _ = registry
-        .kill(owner.id(), &id, StoppedBy::Human, None)
-        .unwrap();
-    tokio::task::yield_now().await;
-    let after = registry.get(owner.id(), &id).unwrap();
-    assert_eq!(
-        (after.status, after.finished_at, after.stop),
-        (before.status, before.finished_at, before.stop)
-    );
-    assert_eq!(
-        log.take()
-            .iter()
-            .filter(|line| line.contains("Settled"))
-            .count(),
-        1
-    );
+    assert_eq!(before.status, TaskStatus::Killed);
+    drop(release);
+    // It has ended when what it held is dropped.
+    assert!(let_go.await.is_err());
+    owner.unheld().await;
+    assert_eq!(wait(&registry, &owner, &id).await, before);
+    assert_eq!(registry.read(owner.id(), &id).unwrap().text(), "");
+    let log = log.take();
+    let settled = log.iter().filter(|line| line.contains("Settled"));
+    assert_eq!(settled.count(), 1, "{log:?}");
 }
 
 #[tokio::test]
