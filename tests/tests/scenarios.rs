@@ -318,7 +318,7 @@ fn t184_what_the_window_lost_is_named_and_its_file_goes_with_the_run() {
             { "text": "WAITING", "await_inbox": { "source": "task", "count": 1 } },
             { "calls": [{ "name": "task_output", "args": { "task_id": "${task}" } }] },
             { "calls": [{ "name": "bash", "args": {
-                "command": "set -- \"$TMPDIR\"/offshoot-*/*; head -n 1 \"$1\"; stat -c %a \"$1\"; stat -c %s \"$1\""
+                "command": "set -- \"$TMPDIR\"/offshoot-*/*/*; head -n 1 \"$1\"; stat -c %a \"$1\"; stat -c %s \"$1\""
             } }] },
             { "text": "DONE" }
         ] }

@@ -31,7 +31,7 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
         Some(folder) => Some(setup::store(folder, config.sessions.sync)? as Arc<dyn SessionStore>),
         None => None,
     };
-    let spill = SpillFolder::of_this_process();
+    let spill = SpillFolder::of_this_user();
     let sessions = Arc::new(Roots {
         config,
         model,

@@ -42,7 +42,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let (mut config, model) = model(&args)?;
     config.tasks.teardown_grace_ms = config.tasks.teardown_grace_ms.min(TEARDOWN_MS);
     let sync = config.sessions.sync;
-    let spill = SpillFolder::of_this_process();
+    let spill = SpillFolder::of_this_user();
     let mut builder = Runtime::builder(config)
         .guard_commands()
         .spill(spill.folder());

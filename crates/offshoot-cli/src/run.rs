@@ -22,6 +22,7 @@ use offshoot::agent::{
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Input};
 use offshoot::driver::{Model, ScriptedModel};
+use offshoot::shell::SpillConfig;
 
 use crate::args::RunArgs;
 use crate::fault::Fault;
@@ -196,7 +197,7 @@ impl Run {
 
     async fn play(mut self) -> Result<ExitCode, Fault> {
         let mut signals = Signals::listen().context("signals")?;
-        let spill = SpillFolder::of_this_process();
+        let spill = SpillFolder::of_this_user();
         let mut builder = Runtime::builder(self.plan.config.clone())
             .guard_commands()
             .spill(spill.folder());
@@ -320,12 +321,12 @@ impl Run {
     }
 }
 
-/// Where large outputs go while the program runs.
+/// Where large outputs go while the program runs: what this user's other processes also use.
 pub(crate) struct SpillFolder(PathBuf);
 
 impl SpillFolder {
-    pub(crate) fn of_this_process() -> Self {
-        Self(std::env::temp_dir().join(format!("offshoot-{}", std::process::id())))
+    pub(crate) fn of_this_user() -> Self {
+        Self(SpillConfig::of_user("offshoot").folder().to_owned())
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -335,7 +336,8 @@ impl SpillFolder {
 
 impl Drop for SpillFolder {
     fn drop(&mut self) {
-        // The files went with their tasks. One that is still there belongs to somebody who reads it.
+        // The files went with their tasks. One that is still there belongs to somebody who reads it, or
+        // to another process.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

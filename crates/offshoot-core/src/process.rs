@@ -21,6 +21,7 @@ mod env;
 mod error;
 mod group;
 mod guardian;
+mod label;
 mod lines;
 mod members;
 mod program;

@@ -22,10 +22,7 @@ async fn b059_a_flood_at_full_speed_takes_no_more_memory_than_its_window() {
     let temp = tempfile::tempdir().unwrap();
     let registry = TaskRegistry::new(TaskConfig::default());
     let owner = Scope::root("owner");
-    let spill = SpillConfig {
-        limit: 1024 * 1024,
-        ..SpillConfig::new(temp.path().join("spill"))
-    };
+    let spill = SpillConfig::new(temp.path().join("spill")).limit(1024 * 1024);
     let config = ShellConfig {
         spill: Some(spill),
         ..ShellConfig::default()
@@ -58,4 +55,5 @@ async fn b059_a_flood_at_full_speed_takes_no_more_memory_than_its_window() {
     assert!(peak < 4 * 1024 * 1024, "grew by {peak} bytes");
     let file = std::fs::metadata(end.overflow.unwrap()).unwrap();
     assert_eq!(file.len(), 1024 * 1024, "the file has its limit");
+    assert_eq!(end.overflow_missing, end.output_len - file.len());
 }

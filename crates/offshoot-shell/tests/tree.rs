@@ -44,6 +44,13 @@ fn until(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// A folder for a command, with the script of its orphan.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("orphan.sh"), ORPHAN_SCRIPT).unwrap();
+    folder
+}
+
 /// The numbers in the files of `folder` with these names, once they are all there.
 fn pids(folder: &Path, names: &[&str]) -> Vec<String> {
     let read = |name: &&str| {
@@ -62,16 +69,24 @@ fn pids(folder: &Path, names: &[&str]) -> Vec<String> {
 const LEFT: &str = "setsid sh -c 'echo $$ > left; exec sleep 600' & ";
 const DAEMON: &str = "setsid sh -c 'sh -c \"echo \\$\\$ > daemon; exec sleep 601\" &'; ";
 const WIPED: &str = "setsid env -i PATH=\"$PATH\" sh -c 'echo $$ > wiped; exec sleep 602' & ";
+// Nobody is left to say whose it is: it has no environment, and its parent is gone before it writes.
+const ORPHAN: &str = "setsid env -i PATH=\"$PATH\" sh -c 'sh orphan.sh $$ &'; ";
+const ORPHAN_SCRIPT: &str =
+    "while read -r _ _ _ parent _ </proc/$$/stat && [ $parent = $1 ]; do :; done
+echo $$ > orphan
+exec sleep 604
+";
 const WAIT: &str = "echo $$ > shell; while :; do sleep 0.05; done";
 
 #[tokio::test]
 async fn a_stop_kills_what_has_left_the_group_also_daemons() {
-    let folder = tempfile::tempdir().unwrap();
-    let line = format!("{LEFT}{DAEMON}{WIPED}{WAIT}");
+    let folder = folder();
+    let line = format!("{LEFT}{DAEMON}{WIPED}{ORPHAN}{WAIT}");
     let command = ShellCommand::new(line).cwd(folder.path());
     let mut run = ShellRun::spawn(&command, &config()).unwrap();
-    let pids = pids(folder.path(), &["left", "daemon", "wiped", "shell"]);
-    assert_eq!(pids.iter().filter(|pid| runs(pid)).count(), 4);
+    let names = ["left", "daemon", "wiped", "orphan", "shell"];
+    let pids = pids(folder.path(), &names);
+    assert_eq!(pids.iter().filter(|pid| runs(pid)).count(), 5);
     let outcome = run.stop().await;
     assert!(outcome.stopped && outcome.group_gone);
     assert_eq!(pids.iter().filter(|pid| runs(pid)).count(), 0);
@@ -79,12 +94,14 @@ async fn a_stop_kills_what_has_left_the_group_also_daemons() {
 
 #[tokio::test]
 async fn the_exit_of_the_shell_kills_what_has_left_the_group() {
-    let folder = tempfile::tempdir().unwrap();
-    let line = format!("{LEFT}{DAEMON}until [ -s left ] && [ -s daemon ]; do sleep 0.01; done");
+    let folder = folder();
+    let line = format!(
+        "{LEFT}{DAEMON}{ORPHAN}until [ -s left ] && [ -s daemon ] && [ -s orphan ]; do sleep 0.01; done"
+    );
     let command = ShellCommand::new(line).cwd(folder.path());
     let outcome = ShellRun::spawn(&command, &config()).unwrap().wait().await;
     assert_eq!(outcome.to_string(), "exit code: 0");
-    for pid in pids(folder.path(), &["left", "daemon"]) {
+    for pid in pids(folder.path(), &["left", "daemon", "orphan"]) {
         assert!(!runs(&pid));
     }
 }
@@ -182,24 +199,30 @@ async fn a_host_of_commands() {
     let folder = Path::new(&folder);
     let config = ShellConfig {
         guardian: Some(Guardian::default()),
+        output_window: 10,
+        spill: Some(SpillConfig::new(folder.join("spill"))),
         ..config()
     };
     let start = |line: String| {
         let command = ShellCommand::new(line).cwd(folder);
         ShellRun::spawn(&command, &config).unwrap()
     };
-    // One that is over is not on the list any more.
-    start("true".to_owned()).wait().await;
+    // One that is over is not on the list any more, and its output is in a file.
+    let mut over = start("seq 1 1000".to_owned());
+    over.wait().await;
+    assert!(over.output().overflow().is_some());
     let _runs = [
-        start(format!("trap '' TERM HUP; {LEFT}{DAEMON}{WAIT}")),
+        start(format!(
+            "trap '' TERM HUP; {LEFT}{DAEMON}{WIPED}{ORPHAN}{WAIT}"
+        )),
         start("echo $$ > second; sleep 603 & echo $! > child; wait".to_owned()),
     ];
     std::future::pending::<()>().await;
 }
 
 #[test]
-fn a_host_that_is_killed_leaves_no_command_and_no_guardian() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_host_that_is_killed_leaves_no_command_no_guardian_and_for_the_next_one_no_file() {
+    let folder = folder();
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_host_of_commands"])
         .env(HOST, folder.path())
@@ -208,14 +231,20 @@ fn a_host_that_is_killed_leaves_no_command_and_no_guardian() {
         .unwrap();
     let pids = pids(
         folder.path(),
-        &["left", "daemon", "shell", "second", "child"],
+        &[
+            "left", "daemon", "wiped", "orphan", "shell", "second", "child",
+        ],
     );
     assert!(pids.iter().all(|pid| runs(pid)));
     let guardians = guardians(host.id());
     assert_eq!(guardians.len(), 1, "one for the whole host");
+    let spill = SpillConfig::new(folder.path().join("spill"));
+    assert_eq!(spill.remove_stale().unwrap(), 0, "the host lives");
     // SIGKILL.
     host.kill().unwrap();
     host.wait().unwrap();
+    let left = || std::fs::read_dir(spill.folder()).unwrap().count();
+    assert_eq!((left(), spill.remove_stale().unwrap(), left()), (1, 1, 0));
     assert!(until(|| !pids.iter().any(|pid| runs(pid))));
     assert!(until(|| !guardians.iter().any(|pid| runs(pid))));
 }

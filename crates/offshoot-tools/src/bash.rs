@@ -76,14 +76,16 @@ impl Bash {
         }
         let shell = ShellConfig {
             stop_grace: settings.stop_grace,
-            spill: settings.spill.clone().map(|folder| SpillConfig {
+            spill: settings.spill.clone().map(|folder| {
                 // Before any result has to leave something out, of its status line's length or so.
-                beyond: max_bytes.saturating_sub(STATUS_ROOM),
-                ..SpillConfig::new(folder)
+                SpillConfig::new(folder).beyond(max_bytes.saturating_sub(STATUS_ROOM))
             }),
             guardian: settings.guarded.then(Guardian::default),
             ..ShellConfig::default()
         };
+        if let Some(Err(error)) = shell.spill.as_ref().map(SpillConfig::remove_stale) {
+            tracing::warn!(%error, "old spill folders stay");
+        }
         Self {
             tasks,
             settings,

@@ -69,7 +69,8 @@ impl Group {
 
     /// Lets a guardian kill the group when this process is killed.
     pub(crate) fn guard(&mut self, guardian: &Guardian) {
-        self.listed = Some(guardian.list(self.id));
+        let label = self.tree.as_ref().and_then(Tree::label);
+        self.listed = Some(guardian.list(self.id, label));
     }
 
     pub(crate) fn child_mut(&mut self) -> &mut Child {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
 
+use super::label::{LIMIT, Label};
 use super::tree::{MARK, host_mark};
 
 // Invariants
@@ -18,8 +19,10 @@ use super::tree::{MARK, host_mark};
 //    we end, and not before.
 // 3. A guardian that died is replaced at the next line, and told of every live group.
 
-/// `+N` lists the group N, `-N` takes it out, `.` is a farewell. At the end of the input everything
-/// listed is killed, and then everything that has the mark of the host.
+/// `+N:L` lists the group N with its label L, `-N:L` takes it out, `.` is a farewell. At the end of the
+/// input it looks for every process that is in a listed group, has a listed label or the mark of the host
+/// ($2) in the variable $1, and for all that descend from one: it stops what it finds, so that nothing of
+/// it starts more, until it finds nothing new. Then it kills them.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 live=' '
@@ -30,12 +33,66 @@ while read -r line; do
     .) exit 0 ;;
     esac
 done
-for group in $live; do kill -KILL -- "-$group" 2>/dev/null; done
-for process in /proc/[0-9]*; do
-    if tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -q "^$1=\(.*,\)\{0,1\}$2\."; then
-        kill -KILL "${process#/proc/}" 2>/dev/null
-    fi
+
+groups=' ' labels=
+for one in $live; do
+    groups="$groups${one%%:*} "
+    [ "${one#*:}" = 0 ] || labels="$labels|${one#*:}"
 done
+
+# Which live processes there are, each with its parent; those of the groups are found.
+look() {
+    all=
+    for file in /proc/[0-9]*/stat; do
+        stat=
+        # A name may have line ends in it.
+        { while read -r part; do stat="$stat$part"; done <"$file"; } 2>/dev/null
+        pid=${stat%% *} rest=${stat##*) }
+        state=${rest%% *} rest=${rest#* }
+        parent=${rest%% *} rest=${rest#* }
+        case $pid:$state in :* | *:[ZX]) continue ;; esac
+        all="$all $pid:$parent"
+        case $groups in *" ${rest%% *} "*) found="$found$pid " ;; esac
+    done
+}
+
+marked() {
+    [ -z "$labels" ] ||
+        grep -lE "^$3 .*[^0-9](${labels#|})[^0-9]" /proc/[0-9]*/limits 2>/dev/null
+    for file in $(grep -lF "$1=" /proc/[0-9]*/environ 2>/dev/null); do
+        tr '\0' '\n' <"$file" 2>/dev/null | grep -q "^$1=\(.*,\)\{0,1\}$2\." && echo "$file"
+    done
+}
+
+stopped=' ' round=0
+while [ $round -lt 50 ]; do
+    round=$((round + 1))
+    found=' '
+    for file in $(marked "$@"); do
+        file=${file#/proc/}
+        found="$found${file%/*} "
+    done
+    look
+    more=1
+    while [ $more = 1 ]; do
+        more=0
+        for one in $all; do
+            case $found in *" ${one%:*} "*) continue ;; esac
+            case $found in *" ${one#*:} "*) found="$found${one%:*} " more=1 ;; esac
+        done
+    done
+    new=
+    for one in $all; do
+        one=${one%:*}
+        case $stopped in *" $one "*) continue ;; esac
+        case $found in *" $one "*) new="$new $one" ;; esac
+    done
+    [ -n "$new" ] || break
+    kill -STOP $new 2>/dev/null
+    stopped="$stopped${new# } "
+done
+for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
+for one in $stopped; do kill -KILL "$one" 2>/dev/null; done
 "#;
 
 /// Kills the commands of this process when it is gone, even by `SIGKILL`.
@@ -49,8 +106,8 @@ done
 /// let config = ProgramConfig { guardian: Some(Guardian::default()), ..ProgramConfig::default() };
 /// ```
 ///
-/// A command that was started in the very moment of the death, and was not listed yet, is found by
-/// its mark where there is a `/proc`.
+/// It finds all that a stop of the commands would find ([`Reach::Tree`](super::Reach::Tree)), where there
+/// is a `/proc`: also a command that was started in the very moment of the death and was not listed yet.
 #[derive(Clone, Default)]
 pub struct Guardian(Arc<Inner>);
 
@@ -60,7 +117,14 @@ struct Inner(Mutex<State>);
 #[derive(Default)]
 struct State {
     process: Option<Child>,
-    groups: Vec<Pid>,
+    groups: Vec<Group>,
+}
+
+/// A group that is listed, with the label of its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    id: Pid,
+    label: Option<Label>,
 }
 
 impl fmt::Debug for Guardian {
@@ -83,7 +147,7 @@ impl Inner {
 /// A group is listed, until this is dropped.
 pub(crate) struct Listed {
     guardian: Guardian,
-    group: Pid,
+    group: Group,
 }
 
 impl Guardian {
@@ -97,7 +161,8 @@ impl Guardian {
     }
 
     /// Lists a group. When no guardian can be started the command runs unguarded.
-    pub(crate) fn list(&self, group: Pid) -> Listed {
+    pub(crate) fn list(&self, id: Pid, label: Option<Label>) -> Listed {
+        let group = Group { id, label };
         let mut state = self.0.state();
         state.groups.push(group);
         if state.tell('+', group).is_err() {
@@ -123,11 +188,12 @@ impl Drop for Listed {
 
 impl State {
     /// One short line, which is written whole or not at all.
-    fn tell(&mut self, what: char, group: Pid) -> io::Result<()> {
+    fn tell(&mut self, what: char, group: Group) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let process = self.process.as_mut().ok_or_else(gone)?;
         let pipe = process.stdin.as_mut().ok_or_else(gone)?;
-        pipe.write_all(format!("{what}{}\n", group.as_raw_nonzero()).as_bytes())
+        let (id, label) = (group.id.as_raw_nonzero(), group.label.map_or(0, Label::get));
+        pipe.write_all(format!("{what}{id}:{label}\n").as_bytes())
     }
 
     fn start_or_warn(&mut self) {
@@ -146,7 +212,7 @@ impl State {
         let mark = host_mark().replace('.', r"\.");
         let mut command = Command::new("/bin/sh");
         command
-            .args(["-c", SCRIPT, "offshoot-guardian", MARK, &mark])
+            .args(["-c", SCRIPT, "offshoot-guardian", MARK, &mark, LIMIT])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

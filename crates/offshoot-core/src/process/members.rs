@@ -61,6 +61,11 @@ pub(crate) fn environ(pid: i32) -> Option<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
+/// The resource limits of a process, as the system shows them.
+pub(crate) fn limits(pid: i32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()
+}
+
 /// Every process that can be seen.
 pub(crate) fn all() -> impl Iterator<Item = Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

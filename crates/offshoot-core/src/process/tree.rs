@@ -1,13 +1,13 @@
 //! The processes of one command wherever they went: also those that left its group.
 //!
-//! A program leaves the group with `setsid`, and its ancestry by forking twice. It is still found by
-//! the mark that every command has in its environment, which children inherit. What is promised, where
-//! there is a `/proc` (elsewhere there is only the group):
+//! A program leaves the group with `setsid`, its ancestry by forking twice, and its environment with
+//! `env -i`. It is still found by one of two marks, which children inherit: a variable, and a resource
+//! limit ([`Label`]). What is promised, where there is a `/proc` (elsewhere there is only the group):
 //!
-//! - found: every process that has the mark; every process whose line of parents leads to one, or to
-//!   the shell of the command while that lives; and those that were found once, until they end;
-//! - not found: one that has cleared its environment *and* whose parents are gone, unless it was seen
-//!   before they went; and one that another user runs.
+//! - found: every process that has one of the marks; every process whose line of parents leads to one, or
+//!   to the shell of the command while that lives; and those that were found once, until they end;
+//! - not found: one that got away without the second mark, before that was there, has cleared its
+//!   environment, and whose parents are gone; and one that another user runs.
 //!
 //! A child subreaper would not find more. It makes this process the parent of all such orphans, without
 //! saying whose they are, next to children that other parts of the program have started; and it is a
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Pid, Signal};
 
+use super::label::Label;
 use super::members;
 
 /// The variable that has the marks of a command, and of those that it was started by, outermost first.
@@ -73,6 +74,7 @@ pub(crate) type Identity = (i32, u64);
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     mark: Mark,
+    label: Option<Label>,
     leader: Identity,
     /// Those that were found once.
     known: Vec<Identity>,
@@ -83,11 +85,18 @@ impl Tree {
     pub(crate) fn new(mark: Mark, leader: Pid) -> Self {
         let pid = leader.as_raw_nonzero().get();
         let started = members::read(pid).map_or(0, |leader| leader.started);
+        let leader = (pid, started);
         Self {
             mark,
-            leader: (pid, started),
+            label: Label::put_on(leader),
+            leader,
             known: Vec::new(),
         }
+    }
+
+    /// The second mark, where there is one.
+    pub(crate) fn label(&self) -> Option<Label> {
+        self.label
     }
 
     /// Looks for the live processes of the command that are not in its group.
@@ -98,7 +107,11 @@ impl Tree {
             .filter(|process| process.started >= self.leader.1)
             .filter(|process| process.pid.unsigned_abs() != own)
             .collect();
-        let marked = |pid| members::environ(pid).is_some_and(|environ| self.mark.is_in(&environ));
+        let marked = |pid| {
+            members::environ(pid).is_some_and(|environ| self.mark.is_in(&environ))
+                || (self.label.zip(members::limits(pid)))
+                    .is_some_and(|(label, limits)| label.is_in(&limits))
+        };
         let (mut found, mut others) = (Vec::new(), Vec::new());
         for process in &all {
             let identity = (process.pid, process.started);
@@ -196,6 +209,7 @@ mod tests {
         let pid = i32::try_from(shell.id()).unwrap();
         let tree = |group, started| Tree {
             mark: Mark::new(),
+            label: None,
             leader: (group, started),
             known: vec![(pid, started)],
         };
