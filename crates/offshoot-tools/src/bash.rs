@@ -10,14 +10,15 @@ use offshoot_shell::{
     Guardian, ProgramOutcome, ShellCommand, ShellConfig, ShellRun, ShellTask, SpillConfig,
     start_shell, task_outcome,
 };
-use offshoot_task::{OutputBuffer, Overflow, StartError, TaskId, TaskRegistry};
+use offshoot_task::{OutputBuffer, StartError, TaskId, TaskRegistry};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
-use crate::fit::{Body, fit};
+use crate::fit::{Body, File, Room, fit};
 use crate::kept_files::KeptFiles;
-use crate::{BashSettings, schema};
+use crate::shape::Shape;
+use crate::{BashSettings, schema, task_view};
 
 /// The arguments of `bash`.
 #[derive(JsonSchema)]
@@ -43,6 +44,9 @@ struct BashArguments {
 /// More than what a result has beside the output.
 const STATUS_ROOM: usize = 1024;
 
+/// The longest reason of a refusal.
+const REASON_BYTES: usize = 300;
+
 const BACKGROUND: &str = "run_in_background";
 
 const DESCRIPTION: &str = "Run a shell command and return what it wrote, with its exit code on the \
@@ -59,7 +63,7 @@ const TIMEOUT_FOREGROUND: &str = "How long the command may take, in milliseconds
 pub(crate) struct Bash {
     tasks: TaskRegistry,
     settings: BashSettings,
-    max_bytes: usize,
+    room: Room,
     shell: ShellConfig,
     files: KeptFiles,
     schema: Value,
@@ -68,7 +72,7 @@ pub(crate) struct Bash {
 impl Bash {
     pub(crate) const NAME: &'static str = "bash";
 
-    pub(crate) fn new(tasks: TaskRegistry, settings: BashSettings, max_bytes: usize) -> Self {
+    pub(crate) fn new(tasks: TaskRegistry, settings: BashSettings, room: Room) -> Self {
         let mut schema = schema::of::<BashArguments>();
         if !settings.background {
             schema = schema::without(schema, BACKGROUND);
@@ -78,7 +82,7 @@ impl Bash {
             stop_grace: settings.stop_grace,
             spill: settings.spill.clone().map(|folder| {
                 // Before any result has to leave something out, of its status line's length or so.
-                SpillConfig::new(folder).beyond(max_bytes.saturating_sub(STATUS_ROOM))
+                SpillConfig::new(folder).beyond(room.bytes().saturating_sub(STATUS_ROOM))
             }),
             guardian: settings.guarded.then(Guardian::default),
             ..ShellConfig::default()
@@ -89,7 +93,7 @@ impl Bash {
         Self {
             tasks,
             settings,
-            max_bytes,
+            room,
             shell,
             files: KeptFiles::default(),
             schema,
@@ -162,8 +166,9 @@ impl Bash {
         let millis = timeout.as_millis();
         if !self.settings.background {
             let outcome = run.stop().await;
-            let what = format!("the command was stopped: it took longer than {millis} ms");
-            return Ok(self.failed(owner, &output, outcome, "TIMEOUT", &what));
+            let what = format!("Error: the command was stopped: it took longer than {millis} ms");
+            let answer = self.answer_under(&what, owner, &output, outcome);
+            return Ok(answer.into_error("TIMEOUT"));
         }
         Ok(self.promote(call, command, task, run, millis))
     }
@@ -203,23 +208,30 @@ impl Bash {
         error: &StartError,
         millis: u128,
     ) -> ToolOutput {
-        let what = format!(
-            "[the command was stopped: it took longer than {millis} ms and could not go on in the background: {error}]"
-        );
-        ToolOutput::text(self.fit(owner, output, &what)).into_error(error.code())
+        let why = text::one_line(&error.to_string(), REASON_BYTES);
+        let what = Shape::Stopped.line(format_args!(
+            ": it took longer than {millis} ms and could not go on in the background: {why}]"
+        ));
+        ToolOutput::text(self.fit("", owner, output, &what)).into_error(error.code())
     }
 
     /// The result of a command that does not go on.
-    fn fit(&self, owner: &Scope, output: &OutputBuffer, last: &str) -> String {
+    fn fit(&self, heading: &str, owner: &Scope, output: &OutputBuffer, last: &str) -> String {
         let slice = output.read_at(0);
         let file = output.keep_overflow();
         let body = Body {
+            heading,
             text: &slice.text,
             gap: slice.gap,
             replaced: output.replaced(),
-            file: file.as_ref().map(Overflow::path),
+            file: file.as_ref().map(|file| File {
+                path: file.path(),
+                missing: output.overflow_missing(),
+            }),
+            empty: Shape::NoOutput.head(),
+            last,
         };
-        let shown = fit(&body, "(no output)", last, self.max_bytes);
+        let shown = fit(&body, self.room);
         if let Some(file) = file {
             self.files.keep(owner, file);
         }
@@ -227,29 +239,27 @@ impl Bash {
     }
 
     fn answer(&self, owner: &Scope, output: &OutputBuffer, outcome: ProgramOutcome) -> ToolOutput {
+        self.answer_under("", owner, output, outcome)
+    }
+
+    /// The answer under a heading of the runtime's.
+    fn answer_under(
+        &self,
+        heading: &str,
+        owner: &Scope,
+        output: &OutputBuffer,
+        outcome: ProgramOutcome,
+    ) -> ToolOutput {
         let outcome = task_outcome(outcome);
         let detail = outcome.detail().unwrap_or_default();
-        let last = format!("[status: {}, {detail}]", outcome.status().as_str());
+        let last = task_view::status_of(outcome.status(), Some(detail));
         let value = json!({
             "kind": "foreground",
             "status": outcome.status().as_str(),
             "detail": detail,
-            "output": text::tail(&output.read_at(0).text, self.max_bytes),
+            "output": text::tail(&output.read_at(0).text, self.room.bytes()),
         });
-        ToolOutput::text(self.fit(owner, output, &last)).with_value(value)
-    }
-
-    fn failed(
-        &self,
-        owner: &Scope,
-        output: &OutputBuffer,
-        outcome: ProgramOutcome,
-        code: &str,
-        what: &str,
-    ) -> ToolOutput {
-        let mut answer = self.answer(owner, output, outcome).into_error(code);
-        answer.text = format!("Error: {what}\n{}", answer.text);
-        answer
+        ToolOutput::text(self.fit(heading, owner, output, &last)).with_value(value)
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod arguments;
 mod bash;
 mod fit;
+mod handed;
 mod interrupt_agent;
 mod kept_files;
 mod list_agents;
@@ -18,6 +19,7 @@ pub mod schema;
 mod sections;
 mod send_message;
 mod settings;
+mod shape;
 mod subagent;
 mod task_kill;
 mod task_list;
@@ -30,4 +32,5 @@ pub use notices::EVENT_TYPES;
 pub use settings::{
     BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, ToolsSettings,
 };
+pub use shape::NOTICE_PREFIX;
 pub use toolbox::Toolbox;

@@ -1,6 +1,8 @@
 //! `list_agents`: the caller's subagents.
 
+use crate::fit::{Room, fit_list};
 use crate::refusal::{Refusal, answer};
+use crate::shape::Shape;
 use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
@@ -44,17 +46,17 @@ told when a subagent finishes.";
 
 pub(crate) struct ListAgents {
     subagents: Subagents,
-    max_bytes: usize,
+    room: Room,
     schema: Value,
 }
 
 impl ListAgents {
     pub(crate) const NAME: &'static str = "list_agents";
 
-    pub(crate) fn new(subagents: Subagents, max_bytes: usize) -> Self {
+    pub(crate) fn new(subagents: Subagents, room: Room) -> Self {
         Self {
             subagents,
-            max_bytes,
+            room,
             schema: schema::of::<ListAgentsArguments>(),
         }
     }
@@ -77,12 +79,7 @@ impl ListAgents {
             .iter()
             .map(|agent| line(agent, descendants))
             .collect();
-        let listed = if lines.is_empty() {
-            "(no subagents)".to_owned()
-        } else {
-            lines.join("\n")
-        };
-        let shown = text::marked_tail(&listed, self.max_bytes);
+        let shown = fit_list(&lines, Shape::NoSubagents.head(), self.room);
         Ok(ToolOutput::text(shown).with_value(agents.iter().map(value).collect()))
     }
 }

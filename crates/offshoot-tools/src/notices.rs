@@ -13,10 +13,11 @@ use offshoot_agent::{
 use offshoot_core::text;
 use offshoot_subagent::{Interrupter, LiveWork};
 use offshoot_task::{
-    StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
+    Reading, StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
 };
 use serde_json::Value;
 
+use crate::shape::Shape;
 use crate::unsaid::{Owed, Unsaid};
 use crate::{NoticeSettings, quote, task_view};
 
@@ -71,7 +72,7 @@ impl TaskNotices {
         // What another reading has may yet turn out not to have been shown: it is only named.
         let reading = reading.filter(|reading| reading.elsewhere() == 0);
         let output = match &reading {
-            Some(reading) => Output::Inline(reading.text()),
+            Some(reading) => Output::Inline(reading),
             None => Output::Elsewhere(task.unread),
         };
         let message = notice(task, &output);
@@ -232,7 +233,7 @@ fn settled(task: &TaskSnapshot) -> Extension {
 }
 
 enum Output<'a> {
-    Inline(&'a str),
+    Inline(&'a Reading),
     Elsewhere(u64),
 }
 
@@ -257,16 +258,26 @@ fn notice(task: &TaskSnapshot, output: &Output<'_>) -> Message {
     }
     let complete = task.status == TaskStatus::Completed;
     match output {
-        Output::Inline("") => words.push_str("\nThere is no output that you have not read."),
-        Output::Inline(output) => {
+        Output::Inline(reading) if reading.text().is_empty() => {
+            words.push_str("\nThere is no output that you have not read.");
+            add_line(&mut words, reading.note());
+        }
+        Output::Inline(reading) => {
             let heading = if complete {
                 "Output"
             } else {
                 "Output (the task did not complete)"
             };
+            add_line(&mut words, Some(&format!("{heading}:")));
+            add_line(&mut words, reading.heading());
             // Quoted, so that it cannot imitate a further notice.
-            let output = quote::every_line(output);
-            words.push_str(&format!("\n{heading}:\n{output}"));
+            let output = quote::every_line(reading.text());
+            let note = reading.note();
+            add_line(
+                &mut words,
+                Some(note.map_or(&*output, |_| output.trim_end_matches('\n'))),
+            );
+            add_line(&mut words, note);
         }
         Output::Elsewhere(bytes) => {
             let partial = if complete {
@@ -283,6 +294,13 @@ fn notice(task: &TaskSnapshot, output: &Output<'_>) -> Message {
         .with("task_id", task.id.to_string())
         .with("status", task.status.as_str());
     Message::text(source, words)
+}
+
+fn add_line(words: &mut String, line: Option<&str>) {
+    if let Some(line) = line {
+        words.push('\n');
+        words.push_str(line);
+    }
 }
 
 /// A task that a session says was started and does not say has ended.
@@ -403,9 +421,11 @@ impl OpenTask {
             .map(|detail| format!(", {detail}"))
             .unwrap_or_default();
         let words = format!(
-            "background task {} ({}: {label}) finished [status: {status}{detail}]\nThe program \
+            "background task {} ({}: {label}) finished {}\nThe program \
 ended meanwhile, and its output is gone.",
-            self.id, self.kind
+            self.id,
+            self.kind,
+            Shape::Status.line(format_args!(" {status}{detail}]")),
         );
         let source = Source::new(SOURCE, self.generation + 1)
             .with("task_id", self.id.to_string())

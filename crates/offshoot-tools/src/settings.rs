@@ -6,6 +6,8 @@ use std::time::Duration;
 use offshoot_agent::ToolFilter;
 use offshoot_subagent::{Mode, OutputSchema};
 
+use crate::fit::Room;
+
 /// How the tools behave.
 #[derive(Clone, Debug, Default)]
 pub struct ToolsSettings {
@@ -26,8 +28,14 @@ pub struct TaskOutputSettings {
     pub wait_timeout: Duration,
     /// The longest wait; a longer one is cut to it. Default 10 min.
     pub max_wait_timeout: Duration,
-    /// The most bytes of a result; the end is kept. Default 32 KiB.
+    /// The most bytes of a result; the end is kept. Default 32 KiB, and never less than
+    /// [`MIN_BYTES`](Self::MIN_BYTES): what is less counts as that.
     pub max_bytes: usize,
+}
+
+impl TaskOutputSettings {
+    /// The least bound of a result: the lines around an output are never cut, and leave room for it.
+    pub const MIN_BYTES: usize = Room::MIN;
 }
 
 impl Default for TaskOutputSettings {

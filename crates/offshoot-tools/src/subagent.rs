@@ -18,7 +18,9 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
+use crate::fit::{Body, Room, fit};
 use crate::send_message::SendMessage;
+use crate::shape::Shape;
 use crate::{SubagentToolSettings, schema, sections};
 
 /// The arguments of a delegation tool.
@@ -38,13 +40,20 @@ struct SubagentArguments {
 }
 
 const BACKGROUND: &str = "run_in_background";
-const PARTIAL: &str = "[partial output: the run did not complete]";
+/// The longest diagnostic, and the longest list of what ended with a run, that a result has.
+const DIAGNOSTIC_BYTES: usize = 1000;
+const STOPPED_BYTES: usize = 400;
+
+/// That an answer is not whole.
+fn partial() -> String {
+    Shape::Partial.line(": the run did not complete]")
+}
 
 pub(crate) struct SubagentTool {
     subagents: Subagents,
     tasks: TaskRegistry,
     settings: SubagentToolSettings,
-    max_bytes: usize,
+    room: Room,
     description: String,
     schema: Value,
 }
@@ -61,7 +70,7 @@ impl SubagentTool {
         subagents: Subagents,
         tasks: TaskRegistry,
         settings: SubagentToolSettings,
-        max_bytes: usize,
+        room: Room,
     ) -> Self {
         let inherits = subagents
             .capabilities(&settings.provider)
@@ -81,7 +90,7 @@ impl SubagentTool {
             subagents,
             tasks,
             settings,
-            max_bytes,
+            room,
             description,
             schema,
         }
@@ -209,14 +218,15 @@ impl SubagentTool {
 
     fn foreground_answer(&self, result: &OneShotResult) -> ToolOutput {
         let completed = result.outcome == Outcome::Completed && result.dispose_error.is_none();
+        let (said, stopped) = (answer_of(result), stopped_note(result));
         if completed {
-            let words = text::marked_tail(&answer_of(result), self.max_bytes);
-            let words = if words.is_empty() {
-                "(it left no message)".to_owned()
-            } else {
-                words
+            let body = Body {
+                text: &said,
+                empty: Shape::NoMessage.head(),
+                last: &stopped,
+                ..Body::default()
             };
-            return ToolOutput::text(join([words, stopped_note(result)]));
+            return ToolOutput::text(fit(&body, self.room));
         }
         let headline = match result.outcome {
             Outcome::Completed => "the subagent completed, but could not be closed",
@@ -225,20 +235,25 @@ impl SubagentTool {
             Outcome::Refusal => "the subagent declined the work",
             _ => "the subagent failed",
         };
-        let diagnostic = diagnostic(result).map(|text| format!("Diagnostic: {text}"));
-        let said = answer_of(result);
-        let partial = match (said.trim(), result.outcome) {
+        let diagnostic = diagnostic(result).map(|text| {
+            let text = text::one_line(&text, DIAGNOSTIC_BYTES);
+            format!("Diagnostic: {text}")
+        });
+        let under = match (said.trim(), result.outcome) {
             ("", _) => String::new(),
-            (_, Outcome::Completed) => {
-                format!(
-                    "Its answer:\n{}",
-                    text::marked_tail(&answer_of(result), self.max_bytes)
-                )
-            }
-            _ => format!(
-                "{PARTIAL}\n{}",
-                text::marked_tail(&result.text, self.max_bytes)
-            ),
+            (_, Outcome::Completed) => "Its answer:".to_owned(),
+            _ => partial(),
+        };
+        let heading = join([
+            format!("Error: {headline}"),
+            diagnostic.unwrap_or_default(),
+            stopped,
+            under,
+        ]);
+        let body = Body {
+            heading: &heading,
+            text: if said.trim().is_empty() { "" } else { &said },
+            ..Body::default()
         };
         let code = match result.outcome {
             Outcome::Aborted => "SUBAGENT_ABORTED",
@@ -246,13 +261,7 @@ impl SubagentTool {
             Outcome::Refusal => "SUBAGENT_REFUSED",
             _ => "SUBAGENT_FAILED",
         };
-        let text = join([
-            headline.to_owned(),
-            diagnostic.unwrap_or_default(),
-            stopped_note(result),
-            partial,
-        ]);
-        ToolOutput::error(code, text)
+        ToolOutput::text(fit(&body, self.room)).into_error(code)
     }
 }
 
@@ -286,11 +295,6 @@ async fn carry(
 fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
     let diagnostic = diagnostic(result);
     let said = answer_of(result);
-    let output = match (said.trim(), result.outcome) {
-        ("", _) => stopped_note(result),
-        (_, Outcome::Completed) => join([said.clone(), stopped_note(result)]),
-        _ => join([format!("{PARTIAL}\n{}", result.text), stopped_note(result)]),
-    };
     let outcome = match (result.outcome, &result.dispose_error) {
         (Outcome::Completed, None) => TaskOutcome::completed(),
         (Outcome::Aborted, None) => match diagnostic.filter(|_| result.gave_up) {
@@ -306,10 +310,16 @@ fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
             TaskOutcome::failed(detail)
         }
     };
-    if output.is_empty() {
-        outcome
-    } else {
-        outcome.with_output(output)
+    let outcome = match stopped_note(result) {
+        none if none.is_empty() => outcome,
+        stopped => outcome.with_note(stopped),
+    };
+    if said.trim().is_empty() {
+        return outcome;
+    }
+    match result.outcome {
+        Outcome::Completed => outcome.with_output(said),
+        _ => outcome.with_output(said).with_heading(partial()),
     }
 }
 
@@ -334,7 +344,10 @@ fn diagnostic(result: &OneShotResult) -> Option<String> {
 fn stopped_note(result: &OneShotResult) -> String {
     match result.stopped.as_slice() {
         [] => String::new(),
-        works => format!("[stopped with the run: {}]", works.join("; ")),
+        works => {
+            let works = text::one_line(&works.join("; "), STOPPED_BYTES);
+            Shape::StoppedWith.line(format_args!(": {works}]"))
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use futures::future::BoxFuture;
 use offshoot_agent::{Tool, ToolCall, ToolOutput};
-use offshoot_core::text;
 use offshoot_task::TaskRegistry;
 use schemars::JsonSchema;
 use serde_json::Value;
 
+use crate::fit::{Room, fit_list};
+use crate::shape::Shape;
 use crate::{schema, task_view};
 
 /// The arguments of `task_list`: none.
@@ -18,17 +19,17 @@ status, label.";
 
 pub(crate) struct TaskList {
     tasks: TaskRegistry,
-    max_bytes: usize,
+    room: Room,
     schema: Value,
 }
 
 impl TaskList {
     pub(crate) const NAME: &'static str = "task_list";
 
-    pub(crate) fn new(tasks: TaskRegistry, max_bytes: usize) -> Self {
+    pub(crate) fn new(tasks: TaskRegistry, room: Room) -> Self {
         Self {
             tasks,
-            max_bytes,
+            room,
             schema: schema::of::<TaskListArguments>(),
         }
     }
@@ -55,11 +56,7 @@ impl Tool for TaskList {
         Box::pin(async move {
             let tasks = self.tasks.list(call.agent.scope().id());
             let lines: Vec<_> = tasks.iter().map(task_view::list_line).collect();
-            let listed = lines.join("\n");
-            let shown = match listed.as_str() {
-                "" => "(no background tasks)".to_owned(),
-                listed => text::marked_tail(listed, self.max_bytes),
-            };
+            let shown = fit_list(&lines, Shape::NoTasks.head(), self.room);
             ToolOutput::text(shown).with_value(tasks.iter().map(task_view::value).collect())
         })
     }

@@ -1,5 +1,6 @@
 //! `task_output`: what a task has written, and how it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::refusal::{Refusal, answer};
@@ -10,7 +11,9 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
-use crate::fit::{Body, fit};
+use crate::fit::{Body, File, Room, fit};
+use crate::handed::Handed;
+use crate::shape::Shape;
 use crate::{TaskOutputSettings, schema, task_view};
 use offshoot_core::text;
 
@@ -39,6 +42,9 @@ or when a message for you arrives.";
 pub(crate) struct TaskOutput {
     tasks: TaskRegistry,
     settings: TaskOutputSettings,
+    room: Room,
+    /// What other calls of the same steps have.
+    handed: Arc<Handed>,
     schema: Value,
 }
 
@@ -48,7 +54,9 @@ impl TaskOutput {
     pub(crate) fn new(tasks: TaskRegistry, settings: TaskOutputSettings) -> Self {
         Self {
             tasks,
+            room: Room::new(settings.max_bytes),
             settings,
+            handed: Arc::default(),
             schema: schema::of::<TaskOutputArguments>(),
         }
     }
@@ -95,32 +103,47 @@ impl TaskOutput {
     ) -> Result<ToolOutput, AccessError> {
         let reading = self.tasks.read(call.agent.scope().id(), id)?;
         let task = reading.snapshot();
-        let mut last = task_view::status_line(task);
-        if matches!(ended, Ended::Interrupted) && !task.status.is_terminal() {
-            last = format!("[wait ended early: a message for you has arrived]\n{last}");
+        let mut last: Vec<_> = reading.note().map(str::to_owned).into_iter().collect();
+        let elsewhere = match (reading.elsewhere(), reading.text()) {
+            // Committed already, but the model gets it together with this result.
+            (0, "") => self.handed.to_others(&call.key, id),
+            (bytes, _) => bytes,
+        };
+        if elsewhere > 0 {
+            last.push(Shape::Elsewhere.counted(elsewhere, " the result of another call]"));
         }
+        if matches!(ended, Ended::Interrupted) && !task.status.is_terminal() {
+            last.push(Shape::WaitEnded.line(": a message for you has arrived]"));
+        }
+        last.push(task_view::status_line(task));
         let body = Body {
+            heading: reading.heading().unwrap_or_default(),
             text: reading.text(),
             gap: reading.gap(),
             replaced: task.replaced,
-            file: reading.overflow(),
+            file: reading.overflow().map(|path| File {
+                path,
+                missing: task.overflow_missing,
+            }),
+            empty: match elsewhere {
+                0 => Shape::NoNewOutput.head(),
+                _ => "",
+            },
+            last: &last.join("\n"),
         };
-        let mut empty = "(no new output)";
-        if reading.elsewhere() > 0 {
-            let bytes = reading.elsewhere();
-            last =
-                format!("[{bytes} bytes of new output are in the result of another call]\n{last}");
-            empty = "";
-        }
-        let shown = fit(&body, empty, &last, self.settings.max_bytes);
+        let shown = fit(&body, self.room);
         let value = json!({
-            "text": text::tail(reading.text(), self.settings.max_bytes),
+            "text": text::tail(reading.text(), self.room.bytes()),
             "task": task_view::value(task),
         });
+        let (handed, key, id) = (Arc::clone(&self.handed), call.key.clone(), id.clone());
         // It counts as read, and the task as reported, once the model has it.
         Ok(ToolOutput::text(shown)
             .with_value(value)
             .on_commit(move || {
+                if reading.snapshot().streams {
+                    handed.note(key, id, reading.text().len());
+                }
                 reading.commit();
                 if let Ended::Waited(waited) = ended {
                     waited.commit();

@@ -1,7 +1,9 @@
 //! How a task is shown to its owner.
 
-use offshoot_task::{TaskId, TaskProgress, TaskSnapshot};
+use offshoot_task::{TaskId, TaskProgress, TaskSnapshot, TaskStatus};
 use serde_json::{Map, Value};
+
+use crate::shape::Shape;
 
 /// What a caller's text is called in errors about ids.
 pub(crate) const ID_EXPECTED: &str = "a task id such as \"bash-1\"";
@@ -17,9 +19,14 @@ pub(crate) fn parse_id(text: &str) -> Result<TaskId, String> {
 /// `[status: S]` or `[status: S, DETAIL]`; the detail of a live task is how far it says it is.
 pub(crate) fn status_line(task: &TaskSnapshot) -> String {
     let live = live_detail(task);
-    match task.detail.as_deref().or(live.as_deref()) {
-        Some(detail) => format!("[status: {}, {detail}]", task.status.as_str()),
-        None => format!("[status: {}]", task.status.as_str()),
+    status_of(task.status, task.detail.as_deref().or(live.as_deref()))
+}
+
+/// The line of a status with its detail, one line.
+pub(crate) fn status_of(status: TaskStatus, detail: Option<&str>) -> String {
+    match detail {
+        Some(detail) => Shape::Status.line(format_args!(" {status}, {detail}]")),
+        None => Shape::Status.line(format_args!(" {status}]")),
     }
 }
 

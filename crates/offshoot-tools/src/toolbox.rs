@@ -8,6 +8,7 @@ use offshoot_subagent::Subagents;
 use offshoot_task::{ObserverHandle, TaskRegistry};
 
 use crate::bash::Bash;
+use crate::fit::Room;
 use crate::interrupt_agent::InterruptAgent;
 use crate::list_agents::ListAgents;
 use crate::notices::{RegistryWork, TaskNotices};
@@ -40,7 +41,7 @@ impl Toolbox {
     /// the agents of that service's host.
     #[must_use]
     pub fn install(tasks: &TaskRegistry, subagents: &Subagents, settings: ToolsSettings) -> Self {
-        let max_bytes = settings.task_output.max_bytes;
+        let room = Room::new(settings.task_output.max_bytes);
         let sections = sections::all(&settings);
         let wake = settings.notices.wake;
         subagents.set_live_work(Arc::new(RegistryWork {
@@ -52,20 +53,20 @@ impl Toolbox {
         let notices = tasks.observe(Arc::new(notices));
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for tool in settings.subagents {
-            let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, max_bytes);
+            let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, room);
             tools.push(Arc::new(tool));
         }
         tools.push(Arc::new(SendMessage::new(subagents.clone())));
         tools.push(Arc::new(InterruptAgent::new(subagents.clone())));
-        tools.push(Arc::new(ListAgents::new(subagents.clone(), max_bytes)));
+        tools.push(Arc::new(ListAgents::new(subagents.clone(), room)));
         tools.push(Arc::new(TaskOutput::new(
             tasks.clone(),
             settings.task_output,
         )));
-        tools.push(Arc::new(TaskList::new(tasks.clone(), max_bytes)));
+        tools.push(Arc::new(TaskList::new(tasks.clone(), room)));
         tools.push(Arc::new(TaskKill::new(tasks.clone())));
         if let Some(bash) = settings.bash {
-            tools.push(Arc::new(Bash::new(tasks.clone(), bash, max_bytes)));
+            tools.push(Arc::new(Bash::new(tasks.clone(), bash, room)));
         }
         Self {
             tools: ToolSet::new(tools),

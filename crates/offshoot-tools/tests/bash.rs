@@ -325,12 +325,12 @@ async fn a_command_that_cannot_start_is_failed() {
 #[tokio::test]
 async fn b062_a_long_output_keeps_its_end() {
     let mut setup = Setup::default();
-    setup.tools.task_output.max_bytes = 1000;
+    setup.tools.task_output.max_bytes = 2048;
     let world = World::with(setup);
     let root = world.root();
     let command = "i=0; while [ $i -lt 400 ]; do echo pppppppppp; i=$((i+1)); done; echo FATAL: linker failed";
     let output = bash(&world, &root, json!({"command": command})).await;
-    assert!(output.text.len() <= 1000);
+    assert!(output.text.len() <= 2048);
     assert!(
         output
             .text

@@ -146,7 +146,7 @@ async fn every_ending_of_a_background_run_is_one_of_its_task() {
             json!([{"text": "half", "finish": "max_tokens"}]),
             "failed",
             Some("max-tokens"),
-            "> [partial output: the run did not complete]\n> half",
+            "[partial output: the run did not complete]\n> half",
         ),
         (
             json!([{"finish": "refusal"}]),
@@ -250,8 +250,7 @@ async fn b026_the_tasks_of_a_run_are_stopped_and_named() {
         if background {
             soon("rest", root.rest()).await;
             let text = world.accepted(&root, "task")[0].to_text();
-            let quoted = note.replace('\n', "\n> ");
-            assert!(text.ends_with(&quoted), "{text}");
+            assert!(text.ends_with(&format!("\n> {note}")), "{text}");
         } else {
             assert_eq!(output.text, note);
         }

@@ -137,6 +137,7 @@ fn table() -> Vec<Row> {
             ],
             vec![
                 (json!({}), "task_id"),
+                (json!({"task_id": ""}), "task_id"),
                 (task(json!({"reason": 5})), "reason"),
             ],
         ),
@@ -422,22 +423,32 @@ async fn list_agents_and_messages_have_their_shapes() {
 #[tokio::test(start_paused = true)]
 async fn b061_long_lists_keep_their_end_and_say_how_much_is_missing() {
     let mut setup = support::Setup::default();
-    setup.tools.task_output.max_bytes = 400;
+    setup.tools.task_output.max_bytes = 2048;
+    setup.tasks.max_live_per_owner = 30;
     let world = World::with(setup);
     let root = world.root();
-    let ends: Vec<_> = (0..10)
+    let ends: Vec<_> = (0..30)
         .map(|n| world.task(&root, &format!("界 frame {n} {}", "x".repeat(90))))
         .collect();
     let list = world.call(&root, "task_list", json!({})).await;
     assert!(
-        list.text.len() <= 400 && list.text.starts_with('['),
+        list.text.len() <= 2048 && list.text.starts_with('['),
         "{}",
         list.text
     );
-    assert!(list.text.contains("bytes omitted]\n") && list.text.contains("frame 9"));
+    // Whole lines, so that none of them begins with a part of a label.
+    let (mark, rest) = list.text.split_once(" bytes omitted]\n").unwrap();
+    let whole = |line: &str| line.starts_with("render-") && line.ends_with('x');
+    assert!(
+        rest.lines().all(whole) && rest.contains("frame 29"),
+        "{rest}"
+    );
+    let line = rest.lines().last().unwrap().len();
+    let missing: usize = mark[1..].parse().unwrap();
+    assert_eq!(missing + rest.len() + 1, 30 * (line + 1) - 9 - 10);
     assert_eq!(
         list.value.unwrap().as_array().unwrap().len(),
-        10,
+        30,
         "the value has all"
     );
     drop(ends);

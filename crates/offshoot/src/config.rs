@@ -162,8 +162,9 @@ pub struct TaskOutputConfig {
     /// The longest wait that a model may ask for.
     #[serde(deserialize_with = "number::positive")]
     pub max_wait_timeout_ms: u64,
-    /// The most bytes that one result has.
-    #[serde(deserialize_with = "number::positive")]
+    /// The most bytes that one result has, at least
+    /// [`MIN_BYTES`](offshoot_tools::TaskOutputSettings::MIN_BYTES).
+    #[serde(deserialize_with = "number::result_bytes")]
     pub max_bytes: usize,
 }
 

@@ -23,6 +23,8 @@ fn a_notice_comes_once_with_the_next_result() {
             "[notice] background task bash-1 (bash: echo done) finished [status: completed, exit code: 0]\nOutput:\n> done\n"
         ]
     );
+    // What the output of a command cannot imitate.
+    assert!(notices[0].starts_with(offshoot::tools::NOTICE_PREFIX));
     assert_eq!(client.tool("task_list", json!({})).len(), 1);
     client.end();
 }

@@ -265,6 +265,11 @@ fn gates_of(agents: &Value) -> Vec<Value> {
     gates.cloned().collect()
 }
 
+fn next_step() -> u64 {
+    static STEP: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    STEP.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 pub fn call(agent: &Agent, args: Value, cancel: CancellationToken) -> ToolCall {
     ToolCall {
         agent: agent.clone(),
@@ -274,7 +279,8 @@ pub fn call(agent: &Agent, args: Value, cancel: CancellationToken) -> ToolCall {
             session: agent.id().clone(),
             activation: 1,
             turn: 1,
-            step: 1,
+            // Each call is a step of its own.
+            step: next_step(),
             attempt: 1,
         },
         generation: 0,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use offshoot_tools::TaskOutputSettings;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 /// A whole number.
@@ -14,7 +15,13 @@ pub(super) fn positive<'de, D: Deserializer<'de>, T: TryFrom<u64>>(json: D) -> R
     narrow(json.deserialize_any(AtLeast::<1>)?)
 }
 
-/// The same, for a key that may be absent.
+/// A bound of a result, which has room for the lines around an output.
+pub(super) fn result_bytes<'de, D: Deserializer<'de>>(json: D) -> Result<usize, D::Error> {
+    const LEAST: u64 = TaskOutputSettings::MIN_BYTES as u64;
+    narrow(json.deserialize_any(AtLeast::<LEAST>)?)
+}
+
+/// The same as [`positive`], for a key that may be absent.
 pub(super) fn maybe_positive<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     json: D,
 ) -> Result<Option<T>, D::Error> {

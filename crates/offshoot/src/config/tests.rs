@@ -261,6 +261,8 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[tools.bash]\ntimeout_ms = 0",
         "[tools.task_output]\nwait_timeout_ms = 600001",
         "[tools.task_output]\nmax_wait_timeout_ms = 1000",
+        "[tools.task_output]\nmax_bytes = 0",
+        "[tools.task_output]\nmax_bytes = 2047",
         "subagent = 1",
         "subagent = [1]",
         "[subagent]\nprovider = \"spawn\"",
