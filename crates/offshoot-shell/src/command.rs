@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use offshoot_core::process::{EnvPolicy, Guardian, Program, ProgramConfig, Reach, SpawnError};
 
+use crate::gate;
 use crate::spill::SpillConfig;
 
 /// How commands are run. Start from the default and change what should differ.
@@ -100,7 +101,13 @@ impl ShellCommand {
         if self.line.trim().is_empty() {
             return Err(SpawnError::EmptyCommand);
         }
-        let program = Program::new(&config.shell).args(["-c", self.line.as_str()]);
+        let shell = Program::new(&config.shell);
+        let program = match gate::before(config) {
+            Some(name) => shell
+                .args(["-c", gate::GATE, name, self.line.as_str()])
+                .piped_stdin(),
+            None => shell.args(["-c", self.line.as_str()]),
+        };
         let program = match &self.cwd {
             Some(cwd) => program.cwd(cwd),
             None => program,

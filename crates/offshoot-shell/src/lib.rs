@@ -30,6 +30,7 @@
 struct Guide;
 
 mod command;
+mod gate;
 mod outcome;
 mod pipe;
 mod run;

@@ -9,6 +9,7 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, timeout};
 
 use crate::command::{ShellCommand, ShellConfig};
+use crate::gate;
 use crate::pipe::Pipe;
 use crate::spill::Sink;
 
@@ -57,6 +58,10 @@ impl ShellRun {
         output: OutputBuffer,
     ) -> Result<Self, SpawnError> {
         let mut program = ProgramRun::spawn(&command.program(config)?, &config.program())?;
+        gate::open(&mut program).map_err(|source| SpawnError::Program {
+            program: config.shell.clone(),
+            source,
+        })?;
         let sink = Sink::new(output.writer(), config.output_window, config.spill.clone());
         Ok(Self {
             stdout: Pipe::new(program.take_stdout(), sink.clone()),

@@ -69,6 +69,7 @@ fn pids(folder: &Path, names: &[&str]) -> Vec<String> {
 const LEFT: &str = "setsid sh -c 'echo $$ > left; exec sleep 600' & ";
 const DAEMON: &str = "setsid sh -c 'sh -c \"echo \\$\\$ > daemon; exec sleep 601\" &'; ";
 const WIPED: &str = "setsid env -i PATH=\"$PATH\" sh -c 'echo $$ > wiped; exec sleep 602' & ";
+const FREE: &str = "setsid sh -c 'echo $$ > free; exec sleep 605' & ";
 // Nobody is left to say whose it is: it has no environment, and its parent is gone before it writes.
 const ORPHAN: &str = "setsid env -i PATH=\"$PATH\" sh -c 'sh orphan.sh $$ &'; ";
 const ORPHAN_SCRIPT: &str =
@@ -103,6 +104,26 @@ async fn the_exit_of_the_shell_kills_what_has_left_the_group() {
     assert_eq!(outcome.to_string(), "exit code: 0");
     for pid in pids(folder.path(), &["left", "daemon", "orphan"]) {
         assert!(!runs(&pid));
+    }
+}
+
+/// The limit that is the mark is there before the command's first process, however busy the host is.
+#[tokio::test]
+async fn nothing_of_a_command_begins_before_it_is_marked() {
+    let limit = "grep 'Max realtime timeout' /proc/self/limits";
+    let command = ShellCommand::new(format!(
+        "{limit}; read x; setsid env -i PATH=\"$PATH\" {limit}"
+    ));
+    let runs = (0..20).map(|_| ShellRun::spawn(&command, &config()).unwrap());
+    let mut seen = std::collections::HashSet::new();
+    for mut run in runs.collect::<Vec<_>>() {
+        assert_eq!(run.wait().await.to_string(), "exit code: 0");
+        let said = run.output().read_at(0).text;
+        let (first, second) = said.trim_end().split_once('\n').unwrap();
+        let (first, second) = (first.trim_end(), second.trim_end());
+        assert_eq!(first, second);
+        assert!(!first.contains("unlimited"), "{first}");
+        assert!(seen.insert(first.to_owned()), "each command has its own");
     }
 }
 
@@ -211,7 +232,16 @@ async fn a_host_of_commands() {
     let mut over = start("seq 1 1000".to_owned());
     over.wait().await;
     assert!(over.output().overflow().is_some());
+    let grouped = ShellConfig {
+        reach: Reach::Group,
+        ..config.clone()
+    };
+    let free = ShellCommand::new(format!(
+        "{FREE}echo $$ > third; while :; do sleep 0.05; done"
+    ))
+    .cwd(folder);
     let _runs = [
+        ShellRun::spawn(&free, &grouped).unwrap(),
         start(format!(
             "trap '' TERM HUP; {LEFT}{DAEMON}{WIPED}{ORPHAN}{WAIT}"
         )),
@@ -232,10 +262,11 @@ fn a_host_that_is_killed_leaves_no_command_no_guardian_and_for_the_next_one_no_f
     let pids = pids(
         folder.path(),
         &[
-            "left", "daemon", "wiped", "orphan", "shell", "second", "child",
+            "left", "daemon", "wiped", "orphan", "shell", "second", "child", "third",
         ],
     );
     assert!(pids.iter().all(|pid| runs(pid)));
+    let free = crate::pids(folder.path(), &["free"]).remove(0);
     let guardians = guardians(host.id());
     assert_eq!(guardians.len(), 1, "one for the whole host");
     let spill = SpillConfig::new(folder.path().join("spill"));
@@ -247,6 +278,14 @@ fn a_host_that_is_killed_leaves_no_command_no_guardian_and_for_the_next_one_no_f
     assert_eq!((left(), spill.remove_stale().unwrap(), left()), (1, 1, 0));
     assert!(until(|| !pids.iter().any(|pid| runs(pid))));
     assert!(until(|| !guardians.iter().any(|pid| runs(pid))));
+    assert!(runs(&free), "it was let go, and is nobody's");
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &free])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// The guardians among the children of a process.

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::guardian::{Guardian, Listed};
+use super::guardian::{Covers, Guardian, Listed};
 use super::members;
 use super::tree::{self, Mark, Tree};
 
@@ -69,8 +69,11 @@ impl Group {
 
     /// Lets a guardian kill the group when this process is killed.
     pub(crate) fn guard(&mut self, guardian: &Guardian) {
-        let label = self.tree.as_ref().and_then(Tree::label);
-        self.listed = Some(guardian.list(self.id, label));
+        let covers = match &self.tree {
+            Some(tree) => Covers::Tree(tree.label()),
+            None => Covers::Group,
+        };
+        self.listed = Some(guardian.list(self.id, covers));
     }
 
     pub(crate) fn child_mut(&mut self) -> &mut Child {

@@ -12,17 +12,19 @@ use super::label::{LIMIT, Label};
 use super::tree::{MARK, host_mark};
 
 // Invariants
-// 0. The process is there before the first command: what is not listed yet has the mark.
+// 0. The process is there before the first command: what is not listed yet has the mark,
+//    unless only its group is covered.
 // 1. A group is listed after its leader was started and before that is reaped: while it is listed its
 //    number is given to nobody else.
 // 2. Only this process has the other end of the pipe (it is closed on exec): it ends with us, however
 //    we end, and not before.
 // 3. A guardian that died is replaced at the next line, and told of every live group.
 
-/// `+N:L` lists the group N with its label L, `-N:L` takes it out, `.` is a farewell. At the end of the
-/// input it looks for every process that is in a listed group, has a listed label or the mark of the host
-/// ($2) in the variable $1, and for all that descend from one: it stops what it finds, so that nothing of
-/// it starts more, until it finds nothing new. Then it kills them.
+/// `+N:L` lists the group N with its label L (0: none; `-`: nothing but the group), `-N:L` takes it out,
+/// `.` is a farewell. At the end of the input it looks for every process that is in a listed group, has a
+/// listed label or the mark of the host ($2) in the variable $1, and for all that descend from one: it
+/// stops what it finds, so that nothing of it starts more, until it finds nothing new. Then it kills them.
+/// $3 is what the system calls the limit that has the label.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 live=' '
@@ -34,10 +36,14 @@ while read -r line; do
     esac
 done
 
-groups=' ' labels=
+alone= groups=' ' labels=
 for one in $live; do
+    case ${one#*:} in
+    -) alone="$alone ${one%%:*}"; continue ;;
+    0) ;;
+    *) labels="$labels|${one#*:}" ;;
+    esac
     groups="$groups${one%%:*} "
-    [ "${one#*:}" = 0 ] || labels="$labels|${one#*:}"
 done
 
 # Which live processes there are, each with its parent; those of the groups are found.
@@ -88,11 +94,11 @@ while [ $round -lt 50 ]; do
         case $found in *" $one "*) new="$new $one" ;; esac
     done
     [ -n "$new" ] || break
-    kill -STOP $new 2>/dev/null
+    kill -s STOP $new 2>/dev/null
     stopped="$stopped${new# } "
 done
-for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
-for one in $stopped; do kill -KILL "$one" 2>/dev/null; done
+for group in $groups $alone; do kill -s KILL -- "-$group" 2>/dev/null; done
+for one in $stopped; do kill -s KILL "$one" 2>/dev/null; done
 "#;
 
 /// Kills the commands of this process when it is gone, even by `SIGKILL`.
@@ -120,11 +126,20 @@ struct State {
     groups: Vec<Group>,
 }
 
-/// A group that is listed, with the label of its command.
+/// A group that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
     id: Pid,
-    label: Option<Label>,
+    covers: Covers,
+}
+
+/// What is killed with a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Covers {
+    /// Nothing else.
+    Group,
+    /// What has left it, which has this label.
+    Tree(Option<Label>),
 }
 
 impl fmt::Debug for Guardian {
@@ -161,8 +176,8 @@ impl Guardian {
     }
 
     /// Lists a group. When no guardian can be started the command runs unguarded.
-    pub(crate) fn list(&self, id: Pid, label: Option<Label>) -> Listed {
-        let group = Group { id, label };
+    pub(crate) fn list(&self, id: Pid, covers: Covers) -> Listed {
+        let group = Group { id, covers };
         let mut state = self.0.state();
         state.groups.push(group);
         if state.tell('+', group).is_err() {
@@ -192,7 +207,11 @@ impl State {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let process = self.process.as_mut().ok_or_else(gone)?;
         let pipe = process.stdin.as_mut().ok_or_else(gone)?;
-        let (id, label) = (group.id.as_raw_nonzero(), group.label.map_or(0, Label::get));
+        let id = group.id.as_raw_nonzero();
+        let label = match group.covers {
+            Covers::Group => "-".to_owned(),
+            Covers::Tree(label) => label.map_or(0, Label::get).to_string(),
+        };
         pipe.write_all(format!("{what}{id}:{label}\n").as_bytes())
     }
 

@@ -5,8 +5,9 @@
 //! lowered cannot be raised again. The limit is the one on the time that a process with a real-time
 //! schedule may take without a break; the value is some 100 000 years, which limits nobody.
 //!
-//! What this does not do: it is put on a command the moment after its start. A process that the command
-//! had started by then has none, and is found as one of the command's by its parents or its environment.
+//! What this does not do: it is put on a program the moment after its start. A process that the program
+//! has started by then has none, and is found by its parents or its environment. Who can let the program
+//! wait for that moment, as a shell can, leaves no such gap.
 
 use std::num::NonZeroU64;
 

@@ -143,7 +143,7 @@ impl Program {
     }
 
     /// The process to start: leader of a new group, two or three pipes.
-    fn build(&self, config: &ProgramConfig, mark: &Mark) -> Result<Command, SpawnError> {
+    fn build(&self, config: &ProgramConfig, mark: Option<&Mark>) -> Result<Command, SpawnError> {
         let args = self.args.iter().map(OsStr::new);
         let mut texts = std::iter::once(self.program.as_os_str()).chain(args);
         if self.program.as_os_str().is_empty() {
@@ -165,8 +165,10 @@ impl Program {
             .process_group(0)
             .env_clear()
             .envs(config.env.variables())
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env(MARK, mark.value());
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(marks) = mark.map_or_else(Mark::outer, |mark| Some(mark.value())) {
+            command.env(MARK, marks);
+        }
         if let Some(cwd) = &self.cwd {
             check_directory(cwd)?;
             command.current_dir(cwd);
@@ -238,18 +240,18 @@ impl ProgramRun {
             program: program.program.clone(),
             source,
         };
-        let mark = Mark::new();
-        let command = program.build(config, &mark)?;
+        // What may leave the command is not marked as its.
+        let mark = (config.reach == Reach::Tree).then(Mark::new);
+        let command = program.build(config, mark.as_ref())?;
         Self::start(command, config, mark).map_err(failed)
     }
 
-    /// Starts what leads a group of its own and has the mark.
-    fn start(mut command: Command, config: &ProgramConfig, mark: Mark) -> io::Result<Self> {
+    /// Starts what leads a group of its own, and has the mark if there is one.
+    fn start(mut command: Command, config: &ProgramConfig, mark: Option<Mark>) -> io::Result<Self> {
         if let Some(guardian) = &config.guardian {
             guardian.ready();
         }
         let child = command.spawn()?;
-        let mark = (config.reach == Reach::Tree).then_some(mark);
         let mut group = Group::new(child, mark)?;
         if let Some(guardian) = &config.guardian {
             group.guard(guardian);

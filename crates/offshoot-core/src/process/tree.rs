@@ -50,10 +50,16 @@ impl Mark {
 
     /// The value of the variable.
     pub(crate) fn value(&self) -> String {
-        match std::env::var(MARK) {
-            Ok(outer) if outer.len() <= MARKS_LIMIT => format!("{outer},{}", self.0),
-            _ => self.0.clone(),
+        match Self::outer() {
+            Some(outer) => format!("{outer},{}", self.0),
+            None => self.0.clone(),
         }
+    }
+
+    /// The marks that this process has itself.
+    pub(crate) fn outer() -> Option<String> {
+        let outer = std::env::var(MARK).ok();
+        outer.filter(|outer| outer.len() <= MARKS_LIMIT)
     }
 
     fn is_in(&self, environ: &[u8]) -> bool {

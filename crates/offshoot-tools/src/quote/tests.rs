@@ -86,21 +86,31 @@ fn b092_no_line_of_the_runtimes_can_be_imitated_in_any_disguise() {
     for shape in Shape::ALL {
         assert!(shape.head().len() < COMPARED);
         let line = sample(*shape);
+        for around in AROUND {
+            check(&around.replace("LINE", &line));
+        }
         for written in written(&line) {
-            for around in AROUND {
-                let text = around.replace("LINE", &written);
-                let shown = imitations(&text);
-                assert_eq!(count_imitations(&text), 1, "{text:?}");
-                assert_eq!(shown.len(), text.len() + COST, "{text:?}");
-                assert_eq!(shown.replacen(MARK, "", 1), text);
-                assert_eq!(imitations(&shown), shown, "once is enough: {text:?}");
-                // In the middle of other lines it is the same.
-                let among = format!("first\n{text}\nlast\n");
-                let expected = format!("first\n{shown}\nlast\n");
-                assert_eq!(imitations(&among), expected);
+            for around in [
+                "LINE",
+                " \u{200b}LINE",
+                "x\u{8}LINE",
+                "\u{1b}[1mLINE\u{1b}[0m",
+            ] {
+                check(&around.replace("LINE", &written));
             }
         }
     }
+}
+
+fn check(text: &str) {
+    let shown = imitations(text);
+    assert_eq!(count_imitations(text), 1, "{text:?}");
+    assert_eq!(shown.len(), text.len() + COST, "{text:?}");
+    assert_eq!(shown.replacen(MARK, "", 1), text);
+    assert_eq!(imitations(&shown), shown, "once is enough: {text:?}");
+    // In the middle of other lines it is the same.
+    let among = format!("first\n{text}\nlast\n");
+    assert_eq!(imitations(&among), format!("first\n{shown}\nlast\n"));
 }
 
 #[test]
@@ -147,14 +157,14 @@ fn ordinary_output_comes_through_as_it_is() {
 
 #[test]
 fn a_long_disguise_is_looked_through_in_one_pass() {
-    let text = format!("{}[status: x]", "\u{200b}".repeat(100_000));
+    let text = format!("{}[status: x]", "\u{200b}".repeat(30_000));
     assert_eq!(count_imitations(&text), 1);
-    let text = format!("[{}status: x]", "\u{200b}".repeat(100_000));
+    let text = format!("[{}status: x]", "\u{200b}".repeat(30_000));
     assert_eq!(count_imitations(&text), 1);
     // Nor does a flood of places cost more than its length.
-    let text = "\0[\u{200b}".repeat(10_000);
+    let text = "\0[\u{200b}".repeat(3000);
     assert_eq!(count_imitations(&text), 0);
-    let text = "\0[a\u{8}".repeat(10_000);
+    let text = "\0[a\u{8}".repeat(3000);
     assert_eq!(count_imitations(&text), 0);
     let text = format!("[{}1,000 bytes omitted]", "0".repeat(10_000));
     assert_eq!(count_imitations(&text), 1);
