@@ -5,19 +5,21 @@
 //! the prompt, too. A prompt that comes meanwhile is read at the agent's next step, and both are
 //! answered at the same rest.
 
+mod calls;
 mod content;
 mod session;
 mod show;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_client_protocol::{
-    Agent as AgentRole, Builder, Client, ConnectionTo, Dispatch, Error, Lines, on_receive_dispatch,
+    Agent as AgentRole, Builder, Channel, Client, ConnectionTo, Dispatch, Error,
+    on_receive_dispatch,
 };
 use futures::future::{BoxFuture, join_all};
 use offshoot_agent::{Agent, AgentId};
@@ -25,14 +27,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::Wire;
+use calls::Calls;
 use session::Session;
 
-/// The sessions of one client.
+/// The sessions of one client that may be open at once.
 const MAX_SESSIONS: usize = 100;
-
-/// How long one message of a client may be.
-const MAX_LINE: usize = 32 * 1024 * 1024;
 
 /// How long the last messages may take to be written when the connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -85,27 +84,28 @@ pub trait Sessions: Send + Sync + 'static {
 /// Serves one client, until its input ends, `stop` is cancelled or the connection fails; then every
 /// session is closed.
 ///
+/// A line of the client that is no message, or has more than 32 MiB, is answered with an error and
+/// changes nothing else; so is a request before `initialize`, one whose id is that of a request that is
+/// not answered yet, and a session beyond the hundredth that is open.
+///
 /// Dropping the future leaves the sessions open: cancel `stop` instead.
 ///
 /// # Errors
 ///
-/// When the connection failed: the client wrote a message that is too long, or reads nothing.
+/// When the connection failed: the client reads nothing, or a pipe is broken.
 pub async fn serve(
     sessions: Arc<dyn Sessions>,
     input: impl AsyncRead + Unpin + Send + 'static,
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let wire = Wire::default();
+    let calls = Calls::new();
     let server = Server(Arc::new(Inner {
         sessions,
         open: Mutex::default(),
-        wire: wire.clone(),
+        calls: calls.clone(),
+        begun: AtomicBool::new(false),
     }));
-    let lines = Lines::new(
-        Box::pin(wire.outgoing(output)),
-        Box::pin(wire.incoming_calls(input, MAX_LINE)),
-    );
     let handler = server.clone();
     let builder = Builder::new(AgentRole)
         .name("offshoot")
@@ -115,34 +115,52 @@ pub async fn serve(
             },
             on_receive_dispatch!(),
         );
+    let (near, far) = Channel::duplex();
+    let (answers, asked) = far.into_parts();
+    let (faulty, faults) = Calls::faults();
     let ended = CancellationToken::new();
-    let overrun = wire.clone();
-    let connection = {
-        let ended = ended.clone();
-        builder.connect_with(lines, async move |client| {
-            tokio::select! {
-                () = client.incoming_closed() => {}
-                () = stop.cancelled() => {}
-                () = overrun.overrun() => {}
-            }
-            ended.cancel();
-            Ok(())
-        })
+    let reading = async {
+        tokio::select! {
+            read = calls.read(input, asked, faulty) => read,
+            () = ended.cancelled() => Ok(()),
+        }
+    };
+    let writing = calls.write(output, answers, faults);
+    let (over, deaf) = (ended.clone(), calls.clone());
+    let connection = builder.connect_with(near, async move |client| {
+        tokio::select! {
+            () = client.incoming_closed() => {}
+            () = stop.cancelled() => {}
+            () = deaf.deaf() => {}
+        }
+        over.cancel();
+        Ok(())
+    });
+    let connection = async {
+        let served = connection.await;
+        ended.cancel();
+        served.map_err(|error| io::Error::other(error.message))
     };
     let late = async {
         ended.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
+    let talk = async {
+        let (read, served, written) = tokio::join!(reading, connection, writing);
+        written.and(read).and(served)
+    };
     let result = tokio::select! {
-        result = connection => result,
+        result = talk => result,
         // It does not read what is left.
         () = late => Ok(()),
     };
     server.close_all().await;
-    match (wire.take_fault(), result) {
-        (Some(fault), _) => Err(io::Error::other(fault.to_string())),
-        (None, Err(error)) => Err(io::Error::other(error.to_string())),
-        (None, Ok(())) => Ok(()),
+    match calls.overrun() {
+        Some(waiting) => {
+            let words = format!("the client does not read: {waiting} messages wait for it");
+            Err(io::Error::other(words))
+        }
+        None => result,
     }
 }
 
@@ -152,10 +170,19 @@ struct Server(Arc<Inner>);
 struct Inner {
     sessions: Arc<dyn Sessions>,
     open: Mutex<HashMap<String, Session>>,
-    wire: Wire,
+    calls: Calls,
+    /// The client has said `initialize`.
+    begun: AtomicBool,
 }
 
 type Answer = Result<Value, Error>;
+
+/// The request itself is all right, and not now.
+fn refused(what: impl std::fmt::Display) -> Error {
+    let mut error = Error::invalid_request();
+    error.message = what.to_string();
+    error
+}
 
 fn invalid(what: impl std::fmt::Display) -> Error {
     let mut error = Error::invalid_params();
@@ -170,20 +197,18 @@ impl Server {
     }
 
     async fn handle(&self, message: Dispatch, client: &ConnectionTo<Client>) -> Result<(), Error> {
+        self.0.calls.handled();
         match message {
             Dispatch::Request(request, responder) => {
-                self.0.wire.asked();
+                self.0.calls.queued();
                 let (method, params) = request.into_parts();
-                if method != "session/prompt" {
-                    let answer = self.answer(&method, &params, client).await;
-                    return responder.respond_with_result(answer);
-                }
-                match self.prompt(&params) {
-                    // Not here: the next message, such as a cancel, must be read meanwhile.
-                    Ok(turn) => {
-                        client.spawn(async move { responder.respond_with_result(turn.await) })
+                // Not here: the next message, such as a cancel, must be read meanwhile.
+                match self.long(&method, &params) {
+                    Some(Ok(work)) => {
+                        client.spawn(async move { responder.respond_with_result(work.await) })
                     }
-                    Err(error) => responder.respond_with_error(error),
+                    Some(Err(error)) => responder.respond_with_error(error),
+                    None => responder.respond_with_result(self.answer(&method, &params, client)),
                 }
             }
             Dispatch::Notification(notification) => {
@@ -198,23 +223,36 @@ impl Server {
         }
     }
 
-    async fn answer(&self, method: &str, params: &Value, client: &ConnectionTo<Client>) -> Answer {
+    /// The requests that are answered later; `None` when it is another one.
+    fn long(
+        &self,
+        method: &str,
+        params: &Value,
+    ) -> Option<Result<BoxFuture<'static, Answer>, Error>> {
+        if !self.0.begun.load(Ordering::Relaxed) {
+            return None;
+        }
         match method {
-            "initialize" => Ok(json!({
-                "protocolVersion": 1,
-                "agentCapabilities": {
-                    "loadSession": self.0.sessions.can_load(),
-                    "promptCapabilities": {
-                        "image": false, "audio": false, "embeddedContext": true,
-                    },
-                },
-                "agentInfo": { "name": "offshoot", "version": env!("CARGO_PKG_VERSION") },
-                "authMethods": [],
-            })),
+            "session/prompt" => Some(self.prompt(params)),
+            "session/close" => Some(self.close(params)),
+            _ => None,
+        }
+    }
+
+    fn answer(&self, method: &str, params: &Value, client: &ConnectionTo<Client>) -> Answer {
+        if method == "initialize" {
+            return self.initialize(params);
+        }
+        if !self.0.begun.load(Ordering::Relaxed) {
+            return Err(refused("expected `initialize` first"));
+        }
+        match method {
             "session/new" => {
-                let opened = self.0.sessions.create(&folder(params)?).map_err(invalid)?;
-                let id = self.enter(opened, client).await?;
-                Ok(json!({ "sessionId": id }))
+                let folder = folder(params)?;
+                self.has_room()?;
+                let opened = self.0.sessions.create(&folder).map_err(invalid)?;
+                let session = self.enter(opened, client);
+                Ok(json!({ "sessionId": session.id() }))
             }
             "session/load" if self.0.sessions.can_load() => {
                 let folder = folder(params)?;
@@ -223,43 +261,81 @@ impl Server {
                 if self.open().contains_key(text) {
                     return Err(invalid("the session is open"));
                 }
+                self.has_room()?;
                 let opened = self.0.sessions.load(&id, &folder).map_err(invalid)?;
-                let id = self.enter(opened, client).await?;
-                if let Some(session) = self.open().get(&id).cloned() {
-                    session.replay();
-                }
+                self.enter(opened, client).replay();
                 Ok(json!({}))
             }
             _ => Err(Error::method_not_found()),
         }
     }
 
-    /// Keeps a session, unless there are too many.
-    async fn enter(&self, opened: Opened, client: &ConnectionTo<Client>) -> Result<String, Error> {
-        let id = opened.agent.id().to_string();
-        let session = Session::new(opened, client.clone(), self.0.wire.clone());
-        let full = {
-            let mut open = self.open();
-            if open.len() < MAX_SESSIONS {
-                open.insert(id.clone(), session);
-                return Ok(id);
-            }
-            session
-        };
-        full.close().await;
-        Err(invalid(format_args!("{MAX_SESSIONS} sessions are open")))
+    fn initialize(&self, params: &Value) -> Answer {
+        if params
+            .get("protocolVersion")
+            .and_then(Value::as_u64)
+            .is_none()
+        {
+            return Err(invalid("expected `protocolVersion`, a number"));
+        }
+        self.0.begun.store(true, Ordering::Relaxed);
+        Ok(json!({
+            // The only one that is spoken: who speaks no older one than another may go.
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "loadSession": self.0.sessions.can_load(),
+                "promptCapabilities": {
+                    "image": false, "audio": false, "embeddedContext": true,
+                },
+                "sessionCapabilities": { "close": {} },
+            },
+            "agentInfo": { "name": "offshoot", "version": env!("CARGO_PKG_VERSION") },
+            "authMethods": [],
+        }))
+    }
+
+    /// One that is closing still counts.
+    fn has_room(&self) -> Result<(), Error> {
+        if self.open().len() < MAX_SESSIONS {
+            return Ok(());
+        }
+        let limit = MAX_SESSIONS;
+        Err(refused(format_args!(
+            "{limit} sessions are open, which is the limit: close one with session/close"
+        )))
+    }
+
+    fn enter(&self, opened: Opened, client: &ConnectionTo<Client>) -> Session {
+        let session = Session::new(opened, client.clone(), self.0.calls.clone());
+        let id = session.id().to_owned();
+        self.open().insert(id, session.clone());
+        session
     }
 
     fn session(&self, params: &Value) -> Result<Session, Error> {
         let id = session_id(params)?;
         let session = self.open().get(id).cloned();
+        let session = session.filter(|session| !session.is_closing());
         session.ok_or_else(|| invalid("no such session"))
     }
 
-    fn prompt(&self, params: &Value) -> Result<impl Future<Output = Answer> + Send + use<>, Error> {
+    fn prompt(&self, params: &Value) -> Result<BoxFuture<'static, Answer>, Error> {
         let session = self.session(params)?;
         let text = content::prompt(params).map_err(invalid)?;
-        session.prompt(text)
+        Ok(Box::pin(session.prompt(text)?))
+    }
+
+    /// Ends a session like a cancel, and lets it go.
+    fn close(&self, params: &Value) -> Result<BoxFuture<'static, Answer>, Error> {
+        let session = self.session(params)?;
+        session.cancel();
+        let closed = session.close();
+        let server = self.clone();
+        Ok(Box::pin(async move {
+            closed.await;
+            server.open().remove(session.id());
+            Ok(json!({}))
+        }))
     }
 
     async fn close_all(&self) {

@@ -1,4 +1,4 @@
-//! The other side's pipes as lines: what it writes is bounded before anything else looks at it.
+//! An agent's pipes as lines: what it writes is bounded before anything else looks at it.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,6 @@ use offshoot_core::process::{Line, LineReader};
 use offshoot_core::text;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
 
 use crate::{AcpError, AcpSettings};
 
@@ -18,9 +17,6 @@ const GARBAGE_LIMIT: u64 = 1000;
 
 /// Answers that may wait for an agent to read them.
 const UNREAD_LIMIT: usize = 1000;
-
-/// Messages that may wait for a client to read them.
-const OVERRUN_LIMIT: usize = 50_000;
 
 /// After so many lines whoever handles them gets a turn: the connection queues without a bound.
 const LINES_AT_ONCE: u64 = 64;
@@ -33,7 +29,6 @@ pub(crate) struct Wire(Arc<Shared>);
 struct Shared {
     /// What the agent asked for and was not yet told.
     unread: AtomicUsize,
-    overrun: Notify,
     state: Mutex<State>,
 }
 
@@ -61,18 +56,9 @@ impl Wire {
         (state.garbage > 0).then(|| state.sample.clone())
     }
 
-    /// Counts a message that is to be written.
+    /// Counts an answer that is to be written.
     pub(crate) fn asked(&self) {
-        if self.0.unread.fetch_add(1, Ordering::Relaxed) >= OVERRUN_LIMIT {
-            self.0.overrun.notify_one();
-        }
-    }
-
-    /// Waits until more messages wait than may. Dropping the future has no effect.
-    pub(crate) async fn overrun(&self) {
-        self.0.overrun.notified().await;
-        let waiting = self.0.unread.load(Ordering::Relaxed);
-        let _ = self.fail(AcpError::Unread { waiting });
+        self.0.unread.fetch_add(1, Ordering::Relaxed);
     }
 
     fn wrote(&self) {
@@ -124,24 +110,7 @@ impl Wire {
             wire: self.clone(),
             lines: LineReader::new(source, settings.max_line),
             max_line: settings.max_line,
-            max_output: Some(settings.max_output),
-            read: 0,
-            count: 0,
-        };
-        reader.stream()
-    }
-
-    /// The lines that a client writes: what is no message is for the connection to answer.
-    pub(crate) fn incoming_calls<R: AsyncRead + Unpin + Send + 'static>(
-        &self,
-        source: R,
-        max_line: usize,
-    ) -> impl Stream<Item = io::Result<String>> + Send + 'static {
-        let reader = Incoming {
-            wire: self.clone(),
-            lines: LineReader::new(source, max_line),
-            max_line,
-            max_output: None,
+            max_output: settings.max_output,
             read: 0,
             count: 0,
         };
@@ -171,8 +140,7 @@ struct Incoming<R> {
     wire: Wire,
     lines: LineReader<R>,
     max_line: usize,
-    /// Absent: of a client, which is answered what it gets wrong.
-    max_output: Option<u64>,
+    max_output: u64,
     read: u64,
     count: u64,
 }
@@ -196,7 +164,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Incoming<R> {
                 tokio::task::yield_now().await;
             }
             let waiting = self.wire.0.unread.load(Ordering::Relaxed);
-            if self.max_output.is_some() && waiting > UNREAD_LIMIT {
+            if waiting > UNREAD_LIMIT {
                 return Err(self.wire.fail(AcpError::Unread { waiting }));
             }
             let line = match self.lines.next().await? {
@@ -207,12 +175,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Incoming<R> {
                 }
                 Some(Line::Text(line)) => line,
             };
-            let Some(limit) = self.max_output else {
-                if line.trim().is_empty() {
-                    continue;
-                }
-                return Ok(Some(line));
-            };
+            let limit = self.max_output;
             self.read += line.len() as u64 + 1;
             if self.read > limit {
                 return Err(self.wire.fail(AcpError::Flood { limit }));

@@ -1,19 +1,19 @@
 //! One session of a client.
 
-use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use agent_client_protocol::{Client, ConnectionTo, Error, UntypedMessage};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use offshoot_agent::{
-    Agent, CancelCause, EventObserver, EventRecord, Message, ObserverGuard, Pending, Status,
-    TurnEndReason,
+    Agent, CancelCause, EventObserver, EventRecord, Message, Pending, Status, TurnEndReason,
 };
 use serde_json::{Value, json};
 
+use super::calls::Calls;
 use super::show::{self, Who};
 use super::{Answer, Opened, invalid};
-use crate::wire::Wire;
 
 /// An open session. Clones are the same one.
 #[derive(Clone)]
@@ -22,22 +22,19 @@ pub(super) struct Session(Arc<Inner>);
 struct Inner {
     agent: Agent,
     stop: Box<dyn Fn() + Send + Sync>,
-    close: Mutex<Option<Close>>,
+    /// Begins with its first poll.
+    closed: Shared<BoxFuture<'static, ()>>,
+    closing: AtomicBool,
     view: Arc<View>,
     /// How often the user has cancelled.
     cancels: AtomicU64,
-}
-
-struct Close {
-    close: Box<dyn FnOnce() -> futures::future::BoxFuture<'static, ()> + Send>,
-    _events: ObserverGuard,
 }
 
 /// What sends a session's updates.
 struct View {
     session: String,
     client: ConnectionTo<Client>,
-    wire: Wire,
+    calls: Calls,
 }
 
 impl View {
@@ -46,7 +43,7 @@ impl View {
             method: "session/update".to_owned(),
             params: json!({ "sessionId": self.session, "update": update }),
         };
-        self.wire.asked();
+        self.calls.queued();
         // A client that is gone is noticed elsewhere.
         let _ = self.client.send_notification(message);
     }
@@ -67,25 +64,28 @@ impl EventObserver for View {
 }
 
 impl Session {
-    pub(super) fn new(opened: Opened, client: ConnectionTo<Client>, wire: Wire) -> Self {
+    pub(super) fn new(opened: Opened, client: ConnectionTo<Client>, calls: Calls) -> Self {
         let session = opened.agent.id().to_string();
         let view = Arc::new(View {
             session,
             client,
-            wire,
+            calls,
         });
         let events = opened
             .agent
             .host()
             .hub
             .observe(Arc::clone(&view) as Arc<dyn EventObserver>);
+        let close = opened.close;
+        let closed = async move {
+            close().await;
+            drop(events);
+        };
         Self(Arc::new(Inner {
             agent: opened.agent,
             stop: opened.stop,
-            close: Mutex::new(Some(Close {
-                close: opened.close,
-                _events: events,
-            })),
+            closed: closed.boxed().shared(),
+            closing: AtomicBool::new(false),
             view,
             cancels: AtomicU64::new(0),
         }))
@@ -181,14 +181,19 @@ impl Session {
         (self.0.stop)();
     }
 
-    /// Ends the agent. Every call but the first does nothing.
-    pub(super) async fn close(&self) {
-        let close = {
-            let mut close = self.0.close.lock().unwrap_or_else(PoisonError::into_inner);
-            close.take()
-        };
-        if let Some(close) = close {
-            (close.close)().await;
-        }
+    /// The id that the client knows it by.
+    pub(super) fn id(&self) -> &str {
+        &self.0.view.session
+    }
+
+    /// Whether its end has begun.
+    pub(super) fn is_closing(&self) -> bool {
+        self.0.closing.load(Ordering::Acquire)
+    }
+
+    /// Ends the agent. Every caller awaits the same end, which goes on while one of them is polled.
+    pub(super) fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.closing.store(true, Ordering::Release);
+        self.0.closed.clone()
     }
 }

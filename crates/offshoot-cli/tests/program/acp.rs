@@ -87,6 +87,8 @@ impl Editor {
         let hello = json!({ "protocolVersion": 1, "clientCapabilities": {} });
         let hello = self.ask(0, "initialize", hello);
         assert_eq!(hello["result"]["protocolVersion"], 1, "{hello}");
+        let session = &hello["result"]["agentCapabilities"]["sessionCapabilities"];
+        assert_eq!(session, &json!({ "close": {} }));
         let new = json!({ "cwd": place.path("."), "mcpServers": [] });
         let new = self.ask("new", "session/new", new);
         assert!(new["result"]["sessionId"].is_string(), "{new}");
@@ -355,6 +357,138 @@ fn a_client_that_goes_in_the_middle_leaves_no_process() {
         }
         std::fs::remove_file(place.path("pid")).expect("a file");
     }
+}
+
+#[test]
+fn a_line_that_is_too_long_is_answered_and_the_sessions_go_on() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [{ "text": "fine" }] } });
+    let mut editor = Editor::of(&place, script, &[]);
+    let session = editor.session(&place);
+    let long = "x".repeat(33 * 1024 * 1024);
+    editor.prompt("long", &session, &long);
+    let refused = editor.until(|message| message.get("error").is_some());
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    assert_eq!(refused["id"], Value::Null);
+    let words = refused["error"]["message"].to_string();
+    assert!(words.contains("33554432 bytes"), "{words}");
+    editor.write(&format!("{long} and no JSON"));
+    editor.until(|message| message["error"]["code"] == -32600);
+    editor.prompt(1, &session, "Go.");
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn what_is_no_json_is_not_repeated_in_the_answer() {
+    let place = Place::new();
+    let mut editor = Editor::of(&place, json!({ "agents": { "root": [] } }), &[]);
+    editor.write("my secret {");
+    let refused = editor.until(|message| message["error"]["code"] == -32700);
+    assert!(!refused.to_string().contains("secret"), "{refused}");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn an_id_in_use_is_refused_and_its_request_goes_on() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [
+        { "calls": [{ "name": "bash", "args": { "command": "touch began; while ! test -e go; do sleep 0.05; done" } }] },
+        { "text": "fine" }
+    ]}});
+    let mut editor = Editor::of(&place, script, &[]);
+    let session = editor.session(&place);
+    editor.prompt(7, &session, "Go.");
+    for method in ["session/new", "session/prompt", "no/such"] {
+        let new = json!({ "cwd": place.path("."), "mcpServers": [] });
+        editor.send(7, method, new);
+        let refused = editor.until(|message| message.get("error").is_some());
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        // With the id it would be an answer to the other request.
+        assert_eq!(refused["id"], Value::Null);
+    }
+    std::fs::write(place.path("go"), "").expect("a file");
+    assert_eq!(editor.answer(7)["result"]["stopReason"], "end_turn");
+    // It is answered: the id is free.
+    let again = json!({ "cwd": place.path("."), "mcpServers": [] });
+    assert!(editor.ask(7, "session/new", again)["result"].is_object());
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn nothing_is_done_before_the_handshake() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [{ "text": "fine" }] } });
+    let mut editor = Editor::of(&place, script, &[]);
+    let cwd = json!({ "cwd": place.path("."), "mcpServers": [], "sessionId": "x" });
+    for method in [
+        "session/new",
+        "session/load",
+        "session/prompt",
+        "session/close",
+        "no/such",
+    ] {
+        let refused = editor.ask("early", method, cwd.clone());
+        assert_eq!(refused["error"]["code"], -32600, "{method}: {refused}");
+    }
+    let empty = editor.ask("early", "initialize", json!({}));
+    assert_eq!(empty["error"]["code"], -32602, "{empty}");
+    assert_eq!(
+        editor.ask("early", "session/new", cwd)["error"]["code"],
+        -32600
+    );
+    let session = editor.session(&place);
+    editor.prompt(1, &session, "Go.");
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
+fn a_hundred_sessions_are_the_limit_and_one_that_is_closed_makes_room() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [
+        { "calls": [{ "name": "bash", "args": { "command": "echo $$ >new; mv new pid; exec sleep 1000000" } }] }
+    ]}});
+    let mut editor = Editor::of(&place, script, &["--store", "s"]);
+    let first = editor.session(&place);
+    let new = json!({ "cwd": place.path("."), "mcpServers": [] });
+    for _ in 1..100 {
+        let more = editor.ask("new", "session/new", new.clone());
+        assert!(more["result"].is_object(), "{more}");
+    }
+    let stored = || std::fs::read_dir(place.path("s")).expect("a store").count();
+    let before = stored();
+    let refused = editor.ask("new", "session/new", new.clone());
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    let words = refused["error"]["message"].to_string();
+    assert!(
+        words.contains("100 sessions") && words.contains("session/close"),
+        "{words}"
+    );
+    assert_eq!(stored(), before, "nothing was made");
+    editor.prompt(1, &first, "Go.");
+    let pid = loop {
+        if let Ok(pid) = std::fs::read_to_string(place.path("pid")) {
+            break pid;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let close = json!({ "sessionId": first });
+    let closed = editor.ask("close", "session/close", close.clone());
+    assert_eq!(closed["result"], json!({}), "{closed}");
+    let path = format!("/proc/{}", pid.trim());
+    assert!(!std::path::Path::new(&path).exists(), "its command is gone");
+    assert_eq!(editor.answer(1)["result"]["stopReason"], "cancelled");
+    assert_eq!(
+        editor.ask("again", "session/close", close)["error"]["code"],
+        -32602
+    );
+    editor.prompt(2, &first, "Go.");
+    assert_eq!(editor.answer(2)["error"]["code"], -32602);
+    let load = json!({ "sessionId": first, "cwd": place.path("."), "mcpServers": [] });
+    let loaded = editor.ask("load", "session/load", load);
+    assert_eq!(loaded["result"], json!({}), "{loaded}");
+    assert_eq!(editor.end(), Some(0));
 }
 
 #[test]
