@@ -4,6 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::process::{Program, ProgramConfig};
+use offshoot_subagent::RunResult;
+
+/// How much of a run's text is left for what is said of an answer.
+const NOTES: usize = 4096;
 
 /// How an external agent is run as a subagent. Start from [`new`](Self::new) and change what should
 /// differ.
@@ -34,7 +38,8 @@ pub struct AcpSettings {
     /// How long it may take to exit after its standard input was closed, before it gets a signal (3 s;
     /// at most a second after its turn was cut).
     pub exit_grace: Duration,
-    /// How many bytes of its answer are kept (256 KiB): the last ones.
+    /// How many bytes of its answer are kept (4 MiB, what a run may have, without room for notes): the
+    /// last ones. How much is missing is said after them.
     pub max_answer: usize,
     /// How long one of its messages may be (8 MiB). A longer one ends the run: nobody knows what it was.
     pub max_line: usize,
@@ -84,7 +89,7 @@ impl AcpSettings {
             deadline: None,
             cancel_grace: Duration::from_secs(1),
             exit_grace: Duration::from_secs(3),
-            max_answer: 256 * 1024,
+            max_answer: RunResult::MAX_TEXT_BYTES - NOTES,
             max_line: 8 * 1024 * 1024,
             max_output: 1 << 30,
             run: ProgramConfig::default(),

@@ -69,14 +69,20 @@ impl Turn {
         }
     }
 
-    /// The answer, with what is missing from it.
+    /// The answer, and then what is missing from it: whoever shows only an end of it shows that too.
     pub(crate) fn answer(&self) -> String {
-        let mut answer = match self.text.dropped() {
-            0 => String::new(),
-            dropped => format!("[{dropped} bytes omitted]\n"),
+        let mut answer = self.text.text().to_owned();
+        let dropped = match self.text.dropped() {
+            0 => None,
+            dropped => Some(format!(
+                "[the first {dropped} bytes of this answer were not kept]"
+            )),
         };
-        answer.push_str(self.text.text());
-        for note in self.left_out().into_iter().chain(self.denials()) {
+        let notes = dropped
+            .into_iter()
+            .chain(self.left_out())
+            .chain(self.denials());
+        for note in notes {
             if !answer.is_empty() && !answer.ends_with('\n') {
                 answer.push('\n');
             }
@@ -147,6 +153,28 @@ mod tests {
         }
         let answer = "one two\n[left out of the answer: 2 image, 2 untyped]";
         assert_eq!(turn.answer(), answer);
+    }
+
+    #[test]
+    fn what_of_a_long_answer_was_not_kept_is_said_at_its_end() {
+        let settings = crate::AcpSettings::new("a", "a");
+        let mut turn = Turn::new(settings.max_answer);
+        turn.begin("s");
+        let long = "x".repeat(settings.max_answer);
+        for text in ["before", &long] {
+            let text = json!({ "type": "text", "text": text });
+            turn.update(&chunk("s", "agent_message_chunk", text));
+        }
+        turn.denied = 2;
+        let answer = turn.answer();
+        let notes = "\n[the first 6 bytes of this answer were not kept]\n[it asked for 2 permissions, which were denied]";
+        assert!(
+            answer.ends_with(notes),
+            "{}",
+            answer.trim_start_matches('x')
+        );
+        let run = offshoot_subagent::RunResult::new(offshoot_subagent::Outcome::Completed, &answer);
+        assert_eq!(run.text, answer, "nothing more is cut");
     }
 
     #[test]

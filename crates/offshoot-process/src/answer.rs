@@ -15,7 +15,8 @@ const CHUNK: usize = 8 * 1024;
 pub(crate) struct Answer {
     settings: Reading,
     plain: TailText,
-    found: Option<String>,
+    /// The answer at its path, and how many bytes before it were left out.
+    found: Option<(String, u64)>,
     usage: Usage,
     lines: u64,
     too_long: u64,
@@ -95,7 +96,9 @@ impl Answer {
         };
         let at = |path: &Option<FieldPath>| path.as_ref().and_then(|path| path.find(&value));
         if let Some(found) = at(&reading.answer).and_then(words) {
-            self.found = Some(text::marked_tail(&found, reading.max_answer));
+            let kept = text::tail(&found, reading.max_answer);
+            let dropped = (found.len() - kept.len()) as u64;
+            self.found = Some((kept.to_owned(), dropped));
         }
         if let Some(tokens) = at(&reading.input).and_then(Value::as_u64) {
             self.usage.input = tokens;
@@ -109,15 +112,23 @@ impl Answer {
         self.usage
     }
 
-    /// The answer so far, without the line ends at its end.
+    /// The answer so far, without the line ends at its end; what is missing of it is said last, where
+    /// whoever shows only an end of it shows that too.
     pub(crate) fn text(&self) -> String {
-        if self.settings.answer.is_some() {
-            return self.found.clone().unwrap_or_default();
-        }
-        let text = self.plain.text().trim_end_matches(['\r', '\n']);
-        match self.plain.dropped() {
+        let (text, dropped) = match (&self.settings.answer, &self.found) {
+            (None, _) => {
+                let text = self.plain.text().trim_end_matches(['\r', '\n']);
+                (text, self.plain.dropped())
+            }
+            (Some(_), Some((text, dropped))) => (text.as_str(), *dropped),
+            (Some(_), None) => ("", 0),
+        };
+        match dropped {
             0 => text.to_owned(),
-            dropped => format!("[{dropped} bytes omitted]\n{text}"),
+            dropped => {
+                let newline = if text.ends_with('\n') { "" } else { "\n" };
+                format!("{text}{newline}[the first {dropped} bytes of this answer were not kept]")
+            }
         }
     }
 
@@ -199,7 +210,26 @@ mod tests {
         );
         settings.max_answer = 8;
         let answer = read(&settings, "0123456789abcdef").await;
-        assert_eq!(answer.text(), "[8 bytes omitted]\n89abcdef");
+        let note = "[the first 8 bytes of this answer were not kept]";
+        assert_eq!(answer.text(), format!("89abcdef\n{note}"));
+        settings.answer = "a".parse().ok();
+        let answer = read(&settings, "{\"a\": \"0123456789abcde\\n\"}").await;
+        assert_eq!(answer.text(), format!("89abcde\n{note}"));
+    }
+
+    #[test]
+    fn what_is_kept_by_default_fits_a_run_with_its_note() {
+        let settings = ProcessSettings::new("p", "p");
+        let mut answer = Answer::new(&settings);
+        answer.plain.push(&vec![b'x'; 2 * settings.max_answer]);
+        let text = answer.text();
+        let run = offshoot_subagent::RunResult::new(offshoot_subagent::Outcome::Completed, &text);
+        assert_eq!(run.text, text, "nothing more is cut");
+        let note = format!(
+            "[the first {} bytes of this answer were not kept]",
+            settings.max_answer
+        );
+        assert!(text.ends_with(&note));
     }
 
     #[tokio::test]

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::process::{Program, ProgramConfig, SpawnError};
-use offshoot_subagent::Outcome;
+use offshoot_subagent::{Outcome, RunResult};
 
 use crate::FieldPath;
 
 /// What stands for the prompt in an argument.
 pub const PROMPT: &str = "{prompt}";
+
+/// How much of a run's text is left for what is said of a long answer.
+const NOTE: usize = 1024;
 
 /// How a program is run as a subagent. Start from [`new`](Self::new) and change what should differ.
 #[derive(Clone, Debug)]
@@ -42,10 +45,10 @@ pub struct ProcessSettings {
     pub output_tokens: Option<FieldPath>,
     /// What exit codes mean. By default 0 is `completed`; whatever is not here is an error.
     pub exit_codes: BTreeMap<i32, Outcome>,
-    /// How many bytes an answer has at most (256 KiB): of a longer one the end is kept, and how much
-    /// is missing is said.
+    /// How many bytes an answer has at most (4 MiB, what a run may have, without room for a note): of a
+    /// longer one the end is kept, and how much is missing is said after it.
     pub max_answer: usize,
-    /// How long a JSON line may be (4 MiB); a longer one is skipped.
+    /// How long a JSON line may be (8 MiB); a longer one is skipped.
     pub max_line: usize,
     /// How it is stopped, which variables of this process it sees, who kills it when this process
     /// dies.
@@ -66,8 +69,8 @@ impl ProcessSettings {
             input_tokens: None,
             output_tokens: None,
             exit_codes: BTreeMap::from([(0, Outcome::Completed)]),
-            max_answer: 256 * 1024,
-            max_line: 4 * 1024 * 1024,
+            max_answer: RunResult::MAX_TEXT_BYTES - NOTE,
+            max_line: 8 * 1024 * 1024,
             run: ProgramConfig::default(),
         }
     }

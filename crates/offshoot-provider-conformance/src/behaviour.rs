@@ -23,7 +23,8 @@ pub enum Behaviour {
     Hang,
     /// Says [`PARTIAL`], then goes on though it is cancelled, until it is stopped by force.
     Deaf,
-    /// Says more than 4 MiB of anything, then [`ANSWER`] as the end of it, and ends.
+    /// Says more than 4 MiB of anything, then [`ANSWER`] as the end of it, and ends. The provider
+    /// may add one line in brackets that says what is missing.
     Flood,
     /// Is asked for a structured answer. Gives one that does not fit, `{"answer": "none"}`, then one
     /// that does, `{"answer": 42}`.

@@ -239,7 +239,13 @@ async fn flood(world: &World<'_>) {
     let result = completed_or_not(world).await;
     expect_outcome(world, result.as_ref(), Outcome::Completed);
     let Some(result) = result else { return };
-    if !result.text.trim_end().ends_with(ANSWER) {
+    // What was not kept may be said after it, on a line of its own.
+    let text = result.text.trim_end();
+    let said = match text.rsplit_once('\n') {
+        Some((said, last)) if last.starts_with('[') && last.ends_with(']') => said.trim_end(),
+        _ => text,
+    };
+    if !said.ends_with(ANSWER) {
         world
             .notes
             .fault("the end of what it said was not kept".to_owned());
