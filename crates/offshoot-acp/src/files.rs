@@ -1,12 +1,25 @@
 //! Text files that an agent reads and writes through us, below its folder and nowhere else.
+//!
+//! A link may be read through when it leads to a file below the folder, and is never written through. A
+//! file with more than one name (a hard link) is not written: where its other names are, nobody knows.
+//! This is no sandbox: an agent that can change the folder meanwhile has other ways to files, too.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::Error;
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
+use tokio::fs::OpenOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// How large a file may be that is read or written (16 MiB).
 const LIMIT: u64 = 16 * 1024 * 1024;
+
+const NOFOLLOW_NONBLOCK: i32 = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .bits()
+    .cast_signed();
 
 fn refused(what: impl std::fmt::Display) -> Error {
     let mut error = Error::invalid_params();
@@ -40,14 +53,23 @@ async fn inside(folder: &Path, path: &Path) -> Result<PathBuf, Error> {
 /// `fs/read_text_file`: the file, or some of its lines.
 pub(crate) async fn read(folder: &Path, params: &Value) -> Result<Value, Error> {
     let path = inside(folder, &path_in(params)?).await?;
-    let metadata = tokio::fs::metadata(&path).await.map_err(refused)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW_NONBLOCK)
+        .open(&path)
+        .await
+        .map_err(refused)?;
+    let metadata = file.metadata().await.map_err(refused)?;
     if !metadata.is_file() {
         return Err(refused("not a file"));
     }
-    if metadata.len() > LIMIT {
+    let mut content = String::new();
+    // It may grow while it is read.
+    let mut file = file.take(LIMIT + 1);
+    file.read_to_string(&mut content).await.map_err(refused)?;
+    if content.len() as u64 > LIMIT {
         return Err(refused(format_args!("larger than {LIMIT} bytes")));
     }
-    let content = tokio::fs::read_to_string(&path).await.map_err(refused)?;
     let number = |name: &str| {
         let value = params.get(name).and_then(Value::as_u64);
         value.map(|number| usize::try_from(number).unwrap_or(usize::MAX))
@@ -72,23 +94,35 @@ pub(crate) async fn write(folder: &Path, params: &Value) -> Result<Value, Error>
     if content.len() as u64 > LIMIT {
         return Err(refused(format_args!("larger than {LIMIT} bytes")));
     }
-    let real = match tokio::fs::symlink_metadata(&path).await {
-        // Something is there: a link is followed, and may lead out of the folder.
-        Ok(_) => {
-            let real = inside(folder, &path).await?;
-            let metadata = tokio::fs::metadata(&real).await.map_err(refused)?;
-            if !metadata.is_file() {
-                return Err(refused("not a file"));
+    let parent = path.parent().ok_or_else(|| refused("not a file"))?;
+    let name = path.file_name().ok_or_else(|| refused("not a file"))?;
+    let real = inside(folder, parent).await?.join(name);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        // A link may lead out of the folder; a pipe without a reader would be waited for.
+        .custom_flags(NOFOLLOW_NONBLOCK)
+        .open(&real)
+        .await
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
+                refused("a link: expected a file")
             }
-            real
-        }
-        Err(_) => {
-            let parent = path.parent().ok_or_else(|| refused("not a file"))?;
-            let name = path.file_name().ok_or_else(|| refused("not a file"))?;
-            inside(folder, parent).await?.join(name)
-        }
-    };
-    tokio::fs::write(&real, content).await.map_err(refused)?;
+            _ => refused(error),
+        })?;
+    // What was opened, and not what is at the path by now.
+    let metadata = file.metadata().await.map_err(refused)?;
+    if !metadata.is_file() {
+        return Err(refused("not a file"));
+    }
+    if metadata.nlink() > 1 {
+        let words = "the file has further names (hard links), which may be outside of the folder";
+        return Err(refused(words));
+    }
+    file.set_len(0).await.map_err(refused)?;
+    file.write_all(content.as_bytes()).await.map_err(refused)?;
+    file.flush().await.map_err(refused)?;
     Ok(json!({}))
 }
 
@@ -104,6 +138,9 @@ mod tests {
         std::fs::write(outer.path().join("secret"), "x").unwrap();
         std::os::unix::fs::symlink(outer.path().join("secret"), folder.join("link")).unwrap();
         std::os::unix::fs::symlink(outer.path().join("new"), folder.join("dangling")).unwrap();
+        std::fs::hard_link(outer.path().join("secret"), folder.join("hard")).unwrap();
+        std::os::unix::fs::symlink(folder.join("a.txt"), folder.join("near")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), 0o600.into()).unwrap();
         let at = |name: &str| folder.join(name).display().to_string();
         let file = json!({ "path": at("a.txt"), "content": "1\n2\n3\n" });
         assert_eq!(write(&folder, &file).await.unwrap(), json!({}));
@@ -129,6 +166,9 @@ mod tests {
             at("link"),
             at("../new"),
             at("dangling"),
+            at("hard"),
+            at("near"),
+            at("pipe"),
             at("no/where"),
             at(""),
         ] {
@@ -140,6 +180,19 @@ mod tests {
             "x"
         );
         assert!(!outer.path().join("new").exists());
+        assert_eq!(
+            std::fs::read_to_string(folder.join("a.txt")).unwrap(),
+            "1\n2\n3\n"
+        );
+        let near = read(&folder, &json!({ "path": at("near"), "line": 3 })).await;
+        assert_eq!(near.unwrap()["content"], "3\n");
+        assert!(read(&folder, &json!({ "path": at("pipe") })).await.is_err());
+        let shorter = json!({ "path": at("a.txt"), "content": "4\n" });
+        write(&folder, &shorter).await.unwrap();
+        assert_eq!(
+            std::fs::read_to_string(folder.join("a.txt")).unwrap(),
+            "4\n"
+        );
         assert!(read(&folder, &json!({})).await.is_err());
     }
 }

@@ -167,6 +167,7 @@ fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
     }
     for (i, entry) in config.acp.iter().enumerate() {
         variables(&entry.env, &format!("acp[{i}]"))?;
+        allowed(&entry.env_allow, &format!("acp[{i}]"))?;
         folder(entry.cwd.as_deref(), &format!("acp[{i}]"))?;
     }
     Ok(known)
@@ -174,6 +175,7 @@ fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
 
 fn program(entry: &ProcessConfig, place: &str) -> Result<(), Fault> {
     variables(&entry.env, place)?;
+    allowed(&entry.env_allow, place)?;
     folder(entry.cwd.as_deref(), place)?;
     let paths = [
         ("answer", &entry.answer),
@@ -215,6 +217,24 @@ fn variables(env: &BTreeMap<String, String>, place: &str) -> Result<(), Fault> {
                 name.escape_debug()
             );
             Err(Fault::at(format!("{place}.env"), what))
+        }
+    }
+}
+
+/// Names of variables, or beginnings of names. `*` alone would name nothing.
+fn allowed(names: &[String], place: &str) -> Result<(), Fault> {
+    let bad = |pattern: &&String| {
+        let name = pattern.strip_suffix('*').unwrap_or(pattern);
+        name.is_empty() || name.contains(['=', '\0', '*']) || name.contains(char::is_whitespace)
+    };
+    match names.iter().find(bad) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!(
+                "expected the name of a variable, or the beginning of one and `*`, not `{}`",
+                name.escape_debug()
+            );
+            Err(Fault::at(format!("{place}.env_allow"), what))
         }
     }
 }
