@@ -104,14 +104,23 @@ impl Subagents {
         };
         let (service, owner) = (self.clone(), parent.clone());
         let work = tokio::spawn(async move {
-            let conduct = service.conduct(provider, request, stop, hold, place);
+            let close_grace = service.0.settings.close_grace;
+            let cut = CancellationToken::new();
+            let conduct = service.conduct(provider, request, stop, cut.clone(), hold, place);
             let mut conduct = std::pin::pin!(conduct);
             let result = tokio::select! {
                 result = &mut conduct => result,
                 // All runs of a parent that closes are cut at once, not one after the other.
                 () = owner.scope().closing() => {
                     cancel.cancel();
-                    conduct.await
+                    let ended = tokio::time::timeout(close_grace, &mut conduct).await;
+                    match ended {
+                        Ok(result) => result,
+                        Err(_) => {
+                            cut.cancel();
+                            conduct.await
+                        }
+                    }
                 }
             };
             owner.scope().forget_cleanup(cleanup);
@@ -130,6 +139,7 @@ impl Subagents {
         provider: Arc<dyn Provider>,
         request: ChildRequest,
         stop: StopSignal,
+        cut: CancellationToken,
         hold: Hold,
         place: Place,
     ) -> Result<OneShotResult, StartError> {
@@ -163,8 +173,12 @@ impl Subagents {
         let asked = RunRequest::new(request, run_id.clone(), stop.clone(), Box::new(publish));
         let settings = &self.0.settings;
         let start = contain("start", || provider.start(asked));
-        let begun = within(settings.stop_grace, &cancelled, start).await;
-        let mut run = match begun.unwrap_or_else(|| Err(deaf("start", settings.stop_grace))) {
+        let begun = within(settings.stop_grace, &cancelled, &cut, start).await;
+        let had = || match cut.is_cancelled() {
+            true => settings.close_grace,
+            false => settings.stop_grace,
+        };
+        let mut run = match begun.unwrap_or_else(|| Err(deaf("start", had()))) {
             Ok(run) => run,
             Err(error) => {
                 if let Some(child) = published.get() {
@@ -193,7 +207,7 @@ impl Subagents {
         }
         let agent = run.local_agent().cloned();
         let ended = contain("run", || run.result());
-        let ended = within(settings.stop_grace, &cancelled, ended).await;
+        let ended = within(settings.stop_grace, &cancelled, &cut, ended).await;
         let said = || {
             let agent = agent.as_ref();
             agent.map_or_else(String::new, |agent| {
@@ -210,14 +224,13 @@ impl Subagents {
                 fitting(result.bounded(), schema.as_ref())
             }
             Some(Err(error)) => RunResult::new(Outcome::Error, said()).with_diagnostic(error),
-            None => RunResult::new(Outcome::Aborted, said())
-                .with_diagnostic(deaf("run", settings.stop_grace)),
+            None => RunResult::new(Outcome::Aborted, said()).with_diagnostic(deaf("run", had())),
         };
         let stopped = agent
             .as_ref()
             .map(|agent| self.alive_below(agent))
             .unwrap_or_default();
-        let disposed = dispose(run, settings.dispose_grace).await;
+        let disposed = dispose(run, settings.dispose_grace, &cut).await;
         let result = self.finish(
             &parent,
             &record(&child, &run_id),
@@ -278,17 +291,22 @@ impl Subagents {
     }
 }
 
-/// Awaits `work`. After the cancel it has `grace` left; `None` when it was dropped then.
+/// Awaits `work`. After the cancel it has `grace` left, and after the cut none; `None` when it was
+/// dropped then.
 async fn within<F: Future>(
     grace: Duration,
     cancel: &CancellationToken,
+    cut: &CancellationToken,
     work: F,
 ) -> Option<F::Output> {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
         output = &mut work => Some(output),
-        () = cancel.cancelled() => tokio::time::timeout(grace, work).await.ok(),
+        () = cancel.cancelled() => {
+            let rest = tokio::time::timeout(grace, work);
+            cut.run_until_cancelled(rest).await?.ok()
+        }
     }
 }
 
@@ -325,11 +343,16 @@ fn fitting(mut result: RunResult, schema: Option<&OutputSchema>) -> RunResult {
         .with_usage(result.usage)
 }
 
-async fn dispose(run: Box<dyn Run>, grace: Duration) -> Result<(), String> {
-    let disposed = contain("dispose", || run.dispose());
-    match tokio::time::timeout(grace, disposed).await {
-        Ok(disposed) => disposed.map_err(|error| error.message),
-        Err(_) => Err(format!(
+async fn dispose(
+    run: Box<dyn Run>,
+    grace: Duration,
+    cut: &CancellationToken,
+) -> Result<(), String> {
+    let disposed = tokio::time::timeout(grace, contain("dispose", || run.dispose()));
+    match cut.run_until_cancelled(disposed).await {
+        Some(Ok(disposed)) => disposed.map_err(|error| error.message),
+        None => Err("its parent was closed, and it was dropped".to_owned()),
+        Some(Err(_)) => Err(format!(
             "it did not end within {} s, and was dropped",
             grace.as_secs_f64()
         )),

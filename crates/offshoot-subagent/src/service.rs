@@ -28,6 +28,9 @@ pub struct SubagentSettings {
     pub stop_grace: Duration,
     /// How long the disposal of a one-shot run may take before it is dropped. Default 15 s.
     pub dispose_grace: Duration,
+    /// How long the one-shot runs of a parent that closes may take to end and to be disposed, in all,
+    /// before they are dropped. Default 5 s.
+    pub close_grace: Duration,
 }
 
 impl Default for SubagentSettings {
@@ -38,6 +41,7 @@ impl Default for SubagentSettings {
             waiting_after: Duration::from_secs(30),
             stop_grace: Duration::from_secs(10),
             dispose_grace: Duration::from_secs(15),
+            close_grace: Duration::from_secs(5),
         }
     }
 }

@@ -713,3 +713,101 @@ async fn s224_a_parent_that_cannot_take_the_notice_is_released_all_the_same() {
     );
     world.close(&root).await;
 }
+
+/// A provider whose runs hear nothing, neither a cancel nor their disposal. Each counts its drop.
+struct Deaf(Arc<Mutex<usize>>);
+
+struct DeafRun(AgentId, Arc<Mutex<usize>>);
+
+impl Drop for DeafRun {
+    fn drop(&mut self) {
+        *self.1.lock().unwrap() += 1;
+    }
+}
+
+impl Provider for Deaf {
+    fn name(&self) -> &'static str {
+        "deaf"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn start(&self, mut request: RunRequest) -> BoxFuture<'_, Result<Box<dyn Run>, ProviderError>> {
+        Box::pin(async move {
+            if request.child.prompt == "never" {
+                std::future::pending::<()>().await;
+            }
+            let child = AgentId::fresh();
+            request.publish(&child)?;
+            Ok(Box::new(DeafRun(child, Arc::clone(&self.0))) as Box<dyn Run>)
+        })
+    }
+}
+
+impl Run for DeafRun {
+    fn child(&self) -> &AgentId {
+        &self.0
+    }
+
+    fn result(&mut self) -> BoxFuture<'_, Result<RunResult, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn dispose(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        Box::pin(async move {
+            let _kept = self;
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_hear_nothing_end_within_the_grace_of_a_parent_that_closes() {
+    let world = World::with(SubagentSettings {
+        close_grace: Duration::from_millis(700),
+        ..SubagentSettings::default()
+    });
+    let dropped = Arc::new(Mutex::new(0));
+    world
+        .subagents
+        .register(Arc::new(Deaf(Arc::clone(&dropped))))
+        .unwrap();
+    let root = world.root();
+    let runs = ["one", "two", "never"].map(|prompt| {
+        let asked = ChildRequest {
+            provider: "deaf".to_owned(),
+            prompt: prompt.to_owned(),
+            ..request(&root, prompt)
+        };
+        let service = world.subagents.clone();
+        tokio::spawn(async move { service.run(asked, CancellationToken::new()).await })
+    });
+    let count = |what: &str| {
+        let trace = world.trace();
+        trace.iter().filter(|line| line.contains(what)).count()
+    };
+    while count("subagent/started") < 2 {
+        tokio::task::yield_now().await;
+    }
+    let began = tokio::time::Instant::now();
+    soon("the end", root.close(Pending::Keep)).await;
+    assert_eq!(began.elapsed(), Duration::from_millis(700));
+    assert_eq!(*dropped.lock().unwrap(), 2);
+    assert_eq!(count("subagent/settled"), 2, "on the record");
+    let [one, two, never] = runs;
+    for run in [one, two] {
+        let result = run.await.unwrap().unwrap();
+        assert_eq!(result.outcome, Outcome::Aborted);
+        let why = result.diagnostic.unwrap();
+        assert!(why.contains("within 0.7 s"), "{why}");
+        assert!(
+            result
+                .dispose_error
+                .unwrap()
+                .contains("its parent was closed")
+        );
+    }
+    assert!(never.await.unwrap().is_err(), "it never began");
+}

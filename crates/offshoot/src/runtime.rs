@@ -327,6 +327,7 @@ fn subagent_settings(config: &Config) -> SubagentSettings {
         waiting_after: Duration::from_millis(config.notices.waiting_after_ms),
         stop_grace: Duration::from_millis(config.limits.subagent_stop_grace_ms),
         dispose_grace: Duration::from_millis(config.limits.subagent_dispose_grace_ms),
+        close_grace: Duration::from_millis(config.tasks.teardown_grace_ms),
     }
 }
 
