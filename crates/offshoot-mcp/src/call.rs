@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
+use offshoot_tools::NOTICE_PREFIX;
 use rmcp::model::{
     CallToolResult, ContentBlock, MetaObject, ProgressNotificationParam, ProgressToken,
 };
@@ -17,9 +18,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
-
-/// What every notice in a result begins with.
-const NOTICE: &str = "[notice] ";
 
 /// Runs a tool; a panic is an error output.
 pub(crate) async fn contained(tool: Arc<dyn Tool>, call: ToolCall) -> ToolOutput {
@@ -128,7 +126,7 @@ pub(crate) fn delivered(
     let mut result = result(&output);
     let notices = connection.shown.take(agent);
     let texts = notices.texts().iter();
-    let blocks = texts.map(|text| ContentBlock::text(format!("{NOTICE}{text}")));
+    let blocks = texts.map(|text| ContentBlock::text(format!("{NOTICE_PREFIX} {text}")));
     result.content.extend(blocks);
     notices.deliver();
     result

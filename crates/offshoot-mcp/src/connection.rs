@@ -118,13 +118,22 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with everything that its client started. Every caller awaits the same end.
+    /// Ends the connection with everything that its client started, and with the calls that run. Every
+    /// caller awaits the same end.
     pub(crate) async fn close(&self) {
         self.ended.cancel();
-        if let Some(agent) = self.owner.get() {
-            self.server.0.leave(agent.id());
-            agent.close(Pending::Keep).await;
-        }
+        let calls = async {
+            // Each call gives its place back within the grace of a cancelled one.
+            let all = u32::try_from(self.server.0.settings.max_calls).unwrap_or(u32::MAX);
+            let _ = self.calls.acquire_many(all).await;
+        };
+        let owner = async {
+            if let Some(agent) = self.owner.get() {
+                self.server.0.leave(agent.id());
+                agent.close(Pending::Keep).await;
+            }
+        };
+        tokio::join!(calls, owner);
     }
 }
 

@@ -6,7 +6,8 @@
 )]
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use offshoot_agent::{Tool, ToolOutput};
 use rmcp::model::{
@@ -40,12 +41,17 @@ pub(crate) fn listed(tool: &dyn Tool) -> rmcp::model::Tool {
     rmcp::model::Tool::new(name, description, schema)
 }
 
+/// The connections of sessions over HTTP, by the id of the session. One that has called no tool has
+/// nothing to end, and is not here.
+pub(crate) type Sessions = Arc<Mutex<HashMap<String, Weak<Connection>>>>;
+
 /// Answers requests. One serves a whole session, or a single request of a client without one.
 pub(crate) struct Handler {
     /// Whose the requests are, before there is a session.
     shared: Arc<Connection>,
     /// Of a session of its own.
     own: OnceLock<Arc<Connection>>,
+    sessions: Sessions,
 }
 
 impl Handler {
@@ -56,14 +62,31 @@ impl Handler {
         Self {
             shared: connection,
             own,
+            sessions: Sessions::default(),
         }
     }
 
-    /// A session that begins is a connection of its own; requests without a session are `shared`'s.
-    pub(crate) fn beside(shared: Arc<Connection>) -> Self {
+    /// A session that begins is a connection of its own, and is known in `sessions` from its first call
+    /// on; requests without a session are `shared`'s.
+    pub(crate) fn beside(shared: Arc<Connection>, sessions: Sessions) -> Self {
         Self {
             shared,
             own: OnceLock::new(),
+            sessions,
+        }
+    }
+
+    /// Lets whoever ends the session of a call find its connection.
+    fn enter_session(&self, context: &RequestContext<RoleServer>) {
+        let Some(own) = self.own.get() else { return };
+        let parts = context.extensions.get::<http::request::Parts>();
+        let id = parts.and_then(|parts| parts.headers.get("mcp-session-id")?.to_str().ok());
+        if let Some(id) = id {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            if !sessions.contains_key(id) {
+                sessions.retain(|_, connection| connection.strong_count() > 0);
+                sessions.insert(id.to_owned(), Arc::downgrade(own));
+            }
         }
     }
 
@@ -102,6 +125,7 @@ impl Handler {
             let message = format!("{limit} calls run already, which is the limit; wait for one");
             ErrorData::new(BUSY, message, None)
         })?;
+        self.enter_session(&context);
         let agent = connection.owner().await.map_err(no_owner)?;
         let _sink = self.sink(&context);
         let call = connection.call(&agent, args);
@@ -110,11 +134,11 @@ impl Handler {
         let progress = Progress::of(&context, name, shared.settings.progress_every);
         let tool = Arc::clone(tool);
         let output = if self.may_be_a_task(name, &context) {
-            let tasks = &shared.parts.tasks;
+            let tasks = &shared.calls;
             let started = match connection.carried.start(tasks, tool, call) {
                 Ok(started) => started,
                 Err(error) => {
-                    let refused = ToolOutput::error(error.code(), error);
+                    let refused = tasks.refusal(&error);
                     return Ok(call::delivered(connection, &agent, refused).into());
                 }
             };
@@ -252,7 +276,7 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let connection = self.connection();
-        let (tasks, agent) = (&self.server().parts.tasks, connection.known_owner());
+        let (tasks, agent) = (&self.server().calls, connection.known_owner());
         let task = connection.carried.look(tasks, agent, &request.task_id)?;
         Ok(GetTaskResult::new(task))
     }
@@ -263,7 +287,7 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let connection = self.connection();
-        let (tasks, agent) = (&self.server().parts.tasks, connection.known_owner());
+        let (tasks, agent) = (&self.server().calls, connection.known_owner());
         connection.carried.cancel(tasks, agent, &request.task_id)
     }
 
@@ -274,7 +298,7 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let connection = self.connection();
-        let (tasks, agent) = (&self.server().parts.tasks, connection.known_owner());
+        let (tasks, agent) = (&self.server().calls, connection.known_owner());
         connection.carried.check(tasks, agent, &request.task_id)
     }
 

@@ -11,7 +11,7 @@ mod tokens;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
@@ -31,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
 use crate::connection::Connection;
-use crate::handler::Handler;
+use crate::handler::{Handler, Sessions};
+use crate::message;
 use crate::server::McpServer;
 pub use tokens::{Tokens, TokensError};
 
@@ -80,6 +82,8 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 struct Principal {
     service: StreamableHttpService<Handler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    /// What the sessions have started.
+    connections: Sessions,
     connection: Arc<Connection>,
 }
 
@@ -138,7 +142,8 @@ impl McpServer {
         drop(listener);
         let ended = async { while sockets.join_next().await.is_some() {} };
         let closed = futures::future::join_all(front.principals.iter().map(|p| p.close()));
-        let (_, _) = tokio::join!(tokio::time::timeout(LAST_WORDS, ended), closed);
+        let ended = tokio::time::timeout(LAST_WORDS, ended);
+        let (_, _, ()) = tokio::join!(ended, closed, self.0.close_all());
         sockets.shutdown().await;
         Ok(())
     }
@@ -175,10 +180,13 @@ impl McpServer {
             .with_max_request_body_bytes(MAX_BODY)
             .with_cancellation_token(stop.clone());
         let shared = Arc::clone(&connection);
-        let handler = move || Ok(Handler::beside(Arc::clone(&shared)));
+        let connections = Sessions::default();
+        let known = Arc::clone(&connections);
+        let handler = move || Ok(Handler::beside(Arc::clone(&shared), Arc::clone(&known)));
         Principal {
             service: StreamableHttpService::new(handler, Arc::clone(&sessions), config),
             sessions,
+            connections,
             connection,
         }
     }
@@ -218,7 +226,11 @@ impl Principal {
         for session in sessions {
             let _ = session.close().await;
         }
-        self.connection.close().await;
+        self.connection
+            .server()
+            .0
+            .end(self.connection.close())
+            .await;
     }
 }
 
@@ -277,15 +289,18 @@ impl Front {
             let words = format!("expected at most {MAX_SESSIONS} sessions at once; end one");
             return plain(StatusCode::SERVICE_UNAVAILABLE, words);
         }
-        let ends_session = parts.method == Method::DELETE;
-        let request = Request::from_parts(parts, Full::new(body));
-        let mut answer = match principal.service.clone().call(request).await {
-            Ok(answer) => answer,
-            Err(never) => match never {},
-        };
-        if ends_session && answer.status() == StatusCode::ACCEPTED {
-            // Some clients take anything else for a failure.
-            *answer.status_mut() = StatusCode::OK;
+        if parts.method == Method::DELETE {
+            return principal.end_session(parts, body).await;
+        }
+        let is_json = parts.method == Method::POST && is_json(&parts.headers);
+        let request = Request::from_parts(parts, Full::new(body.clone()));
+        let answer = principal.answer(request).await;
+        if is_json
+            && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
+            && let Err(fault) = message::parse(&body)
+        {
+            // It was JSON by its name alone.
+            return malformed(fault);
         }
         answer
     }
@@ -300,6 +315,52 @@ impl Front {
 }
 
 impl Principal {
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
+        match self.service.clone().call(request).await {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Ends a session, and with it everything that it has started, before it is answered.
+    async fn end_session(&self, parts: http::request::Parts, body: Bytes) -> Answer {
+        let id = parts.headers.get("mcp-session-id");
+        let id = id.and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let open = match &id {
+            Some(id) => self
+                .sessions
+                .sessions
+                .read()
+                .await
+                .contains_key(id.as_str()),
+            None => false,
+        };
+        let request = Request::from_parts(parts, Full::new(body));
+        let mut answer = self.answer(request).await;
+        let Some(id) = id.filter(|_| answer.status() == StatusCode::ACCEPTED) else {
+            return answer;
+        };
+        if !open {
+            return plain(
+                StatusCode::NOT_FOUND,
+                "expected the id of a session of this client",
+            );
+        }
+        let connection = {
+            let mut known = self
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            known.remove(&id)
+        };
+        if let Some(connection) = connection.and_then(|it| it.upgrade()) {
+            connection.server().0.end(connection.close()).await;
+        }
+        // Some clients take anything else for a failure.
+        *answer.status_mut() = StatusCode::OK;
+        answer
+    }
+
     async fn is_full(&self) -> bool {
         self.sessions.sessions.read().await.len() >= MAX_SESSIONS
     }
@@ -308,6 +369,26 @@ impl Principal {
 fn begins_session(body: &[u8]) -> bool {
     let message: Option<Value> = serde_json::from_slice(body).ok();
     message.is_some_and(|message| message["method"] == "initialize")
+}
+
+fn is_json(headers: &http::HeaderMap) -> bool {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// A body that is no message.
+fn malformed(fault: message::Fault) -> Answer {
+    let error = ServerJsonRpcMessage::error(*fault.error, fault.id);
+    let body = serde_json::to_vec(&error).unwrap_or_default();
+    let mut answer = plain(StatusCode::BAD_REQUEST, body);
+    let kind = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+    answer
 }
 
 fn plain(status: StatusCode, words: impl Into<Bytes>) -> Answer {

@@ -7,7 +7,8 @@
 //!   teardown are those of any other owner.
 //! - Notices wait in that inbox, and travel with the next result of a tool; a client that asked for log
 //!   messages is told at once, too.
-//! - A long call of a client that knows tasks becomes one: it is a task of the registry like any other.
+//! - A long call of a client that knows tasks becomes one: a task of a registry that has such calls only,
+//!   so that it takes no place of a background task, and no tool shows it.
 //!
 //! What this crate does not do: it runs no model, and it writes no text of a tool.
 
@@ -17,6 +18,7 @@ mod connection;
 mod handler;
 mod http;
 mod lines;
+mod message;
 mod notices;
 mod server;
 mod tasks;

@@ -1,7 +1,7 @@
 //! The protocol over a pair of streams: a message a line, from a client that may send anything.
 //!
 //! - A line that is no message is answered with an error, and nothing of it is repeated.
-//! - A line that is too long is skipped without being kept.
+//! - A line that is too long is skipped without being kept; a blank one is no line.
 //! - While too many requests are not answered, nothing more is read.
 
 use std::collections::{HashSet, VecDeque};
@@ -15,10 +15,11 @@ use rmcp::model::{
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+use crate::message::{self, Fault};
 
 /// Requests that are not answered: beyond it nothing is read.
 const MAX_OPEN: usize = 256;
@@ -97,12 +98,17 @@ impl<R: AsyncRead + Unpin> Reading<R> {
             }
             self.from.consume(taken);
             self.skipping |= too_long;
-            if end.is_some() {
-                return Ok(match std::mem::take(&mut self.skipping) {
-                    true => Line::TooLong,
-                    false => Line::Whole,
-                });
+            if end.is_none() {
+                continue;
             }
+            if std::mem::take(&mut self.skipping) {
+                return Ok(Line::TooLong);
+            }
+            // "Messages are delimited by newlines": one more is no message.
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Line::Whole);
+            }
+            self.line.clear();
         }
     }
 }
@@ -156,7 +162,7 @@ where
         match reading.next().await {
             Ok(Line::Whole) => {
                 let mut line = std::mem::take(&mut reading.line);
-                let message = parse(line.trim_ascii());
+                let message = message::parse(line.trim_ascii());
                 line.clear();
                 if line.capacity() <= 64 * 1024 {
                     reading.line = line;
@@ -262,54 +268,6 @@ impl<R, W> Drop for Answering<R, W> {
         self.0.0.open().writing -= 1;
         self.0.0.changed.notify_waiters();
     }
-}
-
-/// A line that is no message, and whom to tell.
-struct Fault {
-    id: Option<RequestId>,
-    // In a box: it is much larger than what a line mostly comes to.
-    error: Box<ErrorData>,
-}
-
-impl Fault {
-    fn new(error: ErrorData) -> Self {
-        Self {
-            id: None,
-            error: Box::new(error),
-        }
-    }
-}
-
-fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
-    let value: Value = serde_json::from_slice(line).map_err(|error| {
-        // Where, and never what: the line may have something secret.
-        let (kind, column) = (error.classify(), error.column());
-        let message = format!("the line is not JSON ({kind:?} error at column {column})");
-        Fault::new(ErrorData::parse_error(message, None))
-    })?;
-    let wrong = |id, message: &'static str| Fault {
-        id,
-        error: Box::new(ErrorData::invalid_request(message, None)),
-    };
-    let Some(object) = value.as_object() else {
-        let message =
-            "expected one JSON-RPC message a line, as an object; batches are not supported";
-        return Err(wrong(None, message));
-    };
-    let id = object.get("id").cloned();
-    let id: Option<RequestId> = id.and_then(|id| serde_json::from_value(id).ok());
-    if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(wrong(id, "expected \"jsonrpc\": \"2.0\""));
-    }
-    if object.contains_key("id") && id.is_none() && object.contains_key("method") {
-        return Err(wrong(None, "expected an id that is a text or an integer"));
-    }
-    serde_json::from_value(value).map_err(|_| {
-        wrong(
-            id,
-            "expected a JSON-RPC request, notification, response or error",
-        )
-    })
 }
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::Connection;
 use crate::handler::{self, Handler};
 use crate::lines::Lines;
+use crate::tasks::CallTasks;
 
 /// What a server is made of.
 #[derive(Clone, Debug)]
@@ -41,11 +42,17 @@ pub struct McpSettings {
     pub progress_every: Duration,
     /// Calls of one connection that may run at once; more are refused. Default 64.
     pub max_calls: usize,
+    /// Calls of one connection that may be tasks of the protocol at once; more are refused. They are
+    /// no background tasks, and count as none. Default 256.
+    pub max_call_tasks: usize,
     /// The longest line that is read, in bytes; a longer one is answered with an error. Default 4 MiB.
     pub max_line_bytes: usize,
     /// How long a connection whose client has closed its side goes on with the calls that are not
-    /// answered yet. Default 750 ms.
+    /// answered yet. Default 500 ms.
     pub drain: Duration,
+    /// How long the end of a connection is waited for after that, however deep the work below it is:
+    /// should be a little more than the teardown grace of the tasks. Default 6 s.
+    pub close_limit: Duration,
 }
 
 impl Default for McpSettings {
@@ -56,8 +63,10 @@ impl Default for McpSettings {
             task_after: Duration::from_secs(1),
             progress_every: Duration::from_secs(1),
             max_calls: 64,
+            max_call_tasks: 256,
             max_line_bytes: 4 * 1024 * 1024,
-            drain: Duration::from_millis(750),
+            drain: Duration::from_millis(500),
+            close_limit: Duration::from_secs(6),
         }
     }
 }
@@ -68,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) parts: ServerParts,
     pub(crate) settings: McpSettings,
     pub(crate) tools: Vec<rmcp::model::Tool>,
+    /// The calls that are tasks of the protocol.
+    pub(crate) calls: CallTasks,
     /// Those whose agents were made: to tell them of notices.
     connections: Connections,
     _observer: ObserverGuard,
@@ -85,6 +96,27 @@ impl Shared {
 
     pub(crate) fn leave(&self, id: &AgentId) {
         self.connections().remove(id);
+    }
+
+    /// Ends every connection that has an agent, all at once.
+    pub(crate) async fn close_all(&self) {
+        let open: Vec<_> = self
+            .connections()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let closed = futures::future::join_all(open.iter().map(|connection| connection.close()));
+        self.end(closed).await;
+    }
+
+    /// Waits for the end of something, and no longer than may be.
+    pub(crate) async fn end(&self, closed: impl Future) {
+        if tokio::time::timeout(self.settings.close_limit, closed)
+            .await
+            .is_err()
+        {
+            tracing::warn!("some work of a client did not end in time, and was left");
+        }
     }
 }
 
@@ -124,10 +156,12 @@ impl McpServer {
                     connection.announcer().tell(message);
                 }
             }));
+        let calls = CallTasks::new(settings.max_call_tasks, parts.host.settings.cancel_grace);
         Self(Arc::new(Shared {
             parts,
             settings,
             tools,
+            calls,
             connections,
             _observer: observer,
         }))
@@ -137,8 +171,9 @@ impl McpServer {
     /// side or `stop` is cancelled. `resumed` is the connection's agent when it goes on with a stored
     /// session; it must not have been started.
     ///
-    /// Everything that the client started is stopped before this returns: within the drain of the
-    /// settings and the teardown grace of the registry. Continuable children stay in the store.
+    /// Everything that the client started is stopped before this returns: within the drain and the
+    /// close limit of the settings. What takes longer than that goes on ending in the background.
+    /// Continuable children stay in the store.
     ///
     /// Dropping the future abandons the connection; its work then ends in the background.
     pub async fn serve<R, W>(
@@ -167,7 +202,7 @@ impl McpServer {
                 }
                 () = stop.cancelled() => {}
             }
-            connection.close().await;
+            self.0.end(connection.close()).await;
         };
         tokio::join!(protocol, closing);
     }

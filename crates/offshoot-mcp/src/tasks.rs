@@ -1,12 +1,14 @@
-//! Long calls as tasks of the protocol: each is a task of the registry, of the kind `call`, that runs
-//! the tool. So it has the owner, the limits, the record in the session and the end of any task.
+//! Long calls as tasks of the protocol: each is a task of a registry of its own that runs the tool. So it
+//! has the owner and the end of any task, and is none of the background tasks that a tool shows, counts
+//! or tells of: it is one call, and the client polls it.
 
 // Invariants
-// 1. The task is in the registry, and in its owner's session, before its id is handed out.
-// 2. Somebody waits for it in the registry until it has ended: its end is told by polling, and needs no
-//    notice.
+// 1. The task is in the registry before its id is handed out.
+// 2. Somebody waits for it in the registry until it has ended: so it counts as reported, and the registry
+//    keeps a bounded number of them.
 // 3. An id that is unknown here, and one of another owner, get the same answer: the map is the
 //    connection's, and the registry has the fence.
+// 4. No other process has a task of the same id: a client may still ask for one of an earlier process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +17,7 @@ use std::time::Duration;
 use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
 use offshoot_core::{Timestamp, text};
 use offshoot_task::{
-    StartError, StoppedBy, TaskId, TaskOutcome, TaskRegistry, TaskSnapshot, TaskSpec,
+    StartError, StoppedBy, TaskConfig, TaskId, TaskOutcome, TaskRegistry, TaskSnapshot, TaskSpec,
     TaskStatus as Ended,
 };
 use rmcp::ErrorData;
@@ -25,8 +27,8 @@ use tokio::sync::watch;
 
 use crate::call;
 
-/// The kind of these tasks.
-const KIND: &str = "call";
+/// Ended calls of one connection whose results are kept.
+const RETAINED: usize = 256;
 /// How often a client should ask, in milliseconds.
 const POLL_MS: u64 = 500;
 
@@ -39,6 +41,46 @@ struct Call {
 impl Call {
     fn output(&self) -> MutexGuard<'_, Option<ToolOutput>> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the calls of all connections run that are tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTasks {
+    registry: TaskRegistry,
+    kind: String,
+    limit: usize,
+}
+
+impl CallTasks {
+    /// Up to `limit` live ones a connection, each with this long to end with it.
+    pub(crate) fn new(limit: usize, teardown_grace: Duration) -> Self {
+        let registry = TaskRegistry::new(TaskConfig {
+            max_live_per_owner: limit,
+            teardown_grace,
+            retain_finished: RETAINED,
+            ..TaskConfig::default()
+        });
+        let id = offshoot_core::fresh_id();
+        // The random half: the other one is the time.
+        let kind = format!("call-{}", id.get(10..).unwrap_or(&id));
+        Self {
+            registry,
+            kind,
+            limit,
+        }
+    }
+
+    /// Why a call is not begun, as its answer.
+    pub(crate) fn refusal(&self, error: &StartError) -> ToolOutput {
+        let limit = self.limit;
+        let words = match error {
+            StartError::LimitReached { .. } => format!(
+                "{limit} calls of this client run as tasks, which is the limit; wait for one, or cancel one"
+            ),
+            other => other.to_string(),
+        };
+        ToolOutput::error(error.code(), words)
     }
 }
 
@@ -65,8 +107,8 @@ impl Started {
     }
 
     /// What a client is told instead of a result.
-    pub(crate) fn handle(&self, tasks: &TaskRegistry, agent: &Agent) -> Result<Task, ErrorData> {
-        let snapshot = tasks.get(agent.scope().id(), &self.id);
+    pub(crate) fn handle(&self, tasks: &CallTasks, agent: &Agent) -> Result<Task, ErrorData> {
+        let snapshot = tasks.registry.get(agent.scope().id(), &self.id);
         let mut task = described(&snapshot.map_err(|_| unknown())?);
         // Even if it has ended just now: its result is for `tasks/get` to tell.
         task.status = TaskStatus::Working;
@@ -82,19 +124,20 @@ impl Carried {
     /// Starts a call as a task of its caller.
     pub(crate) fn start(
         &self,
-        tasks: &TaskRegistry,
+        tasks: &CallTasks,
         tool: Arc<dyn Tool>,
         call: ToolCall,
     ) -> Result<Started, StartError> {
         let owner = call.agent.scope().clone();
-        let spec = TaskSpec::new(KIND, label(tool.as_ref(), &call.args));
+        let spec = TaskSpec::new(&tasks.kind, label(tool.as_ref(), &call.args));
         let (end, ended) = watch::channel(false);
         let record = Arc::new(Call {
             output: Mutex::new(None),
             ended,
         });
         let kept = Arc::clone(&record);
-        let id = tasks.spawn(&owner, spec, move |context| async move {
+        let registry = &tasks.registry;
+        let begun = registry.spawn(&owner, spec, move |context| async move {
             let cancel = call.cancel.clone();
             let mut work = std::pin::pin!(call::contained(tool, call));
             let output = tokio::select! {
@@ -112,8 +155,9 @@ impl Carried {
             };
             *kept.output() = Some(output);
             outcome
-        })?;
-        let registry = tasks.clone();
+        });
+        let id = begun?;
+        let registry = registry.clone();
         let (caller, waited) = (owner.id(), id.clone());
         tokio::spawn(async move {
             if let Ok(waited) = registry.wait(caller, &waited, Duration::MAX).await {
@@ -123,7 +167,7 @@ impl Carried {
         });
         let mut calls = self.calls();
         // What the registry has let go of is let go of here too.
-        calls.retain(|id, _| tasks.get(caller, id).is_ok());
+        calls.retain(|id, _| tasks.registry.get(caller, id).is_ok());
         calls.insert(id.clone(), Arc::clone(&record));
         Ok(Started { id, call: record })
     }
@@ -135,13 +179,14 @@ impl Carried {
 
     fn find(
         &self,
-        tasks: &TaskRegistry,
+        tasks: &CallTasks,
         agent: Option<&Agent>,
         id: &str,
     ) -> Result<(TaskSnapshot, Arc<Call>), ErrorData> {
         let id: TaskId = id.parse().map_err(|_| unknown())?;
         let agent = agent.ok_or_else(unknown)?;
-        let snapshot = tasks.get(agent.scope().id(), &id).map_err(|_| unknown())?;
+        let snapshot = tasks.registry.get(agent.scope().id(), &id);
+        let snapshot = snapshot.map_err(|_| unknown())?;
         let call = self.calls().get(&id).cloned().ok_or_else(unknown)?;
         Ok((snapshot, call))
     }
@@ -149,7 +194,7 @@ impl Carried {
     /// What has become of a task. The first look at a result counts as its delivery.
     pub(crate) fn look(
         &self,
-        tasks: &TaskRegistry,
+        tasks: &CallTasks,
         agent: Option<&Agent>,
         id: &str,
     ) -> Result<DetailedTask, ErrorData> {
@@ -164,21 +209,23 @@ impl Carried {
     /// Asks a task to stop.
     pub(crate) fn cancel(
         &self,
-        tasks: &TaskRegistry,
+        tasks: &CallTasks,
         agent: Option<&Agent>,
         id: &str,
     ) -> Result<(), ErrorData> {
         let (snapshot, _) = self.find(tasks, agent, id)?;
         let owner = snapshot.owner.ok_or_else(unknown)?;
         let reason = Some("cancelled by the client".to_owned());
-        let killed = tasks.kill(owner, &snapshot.id, StoppedBy::Human, reason);
+        let killed = tasks
+            .registry
+            .kill(owner, &snapshot.id, StoppedBy::Human, reason);
         killed.map(|_| ()).map_err(|_| unknown())
     }
 
     /// Whether this is a task of the caller, for a request that changes nothing of it.
     pub(crate) fn check(
         &self,
-        tasks: &TaskRegistry,
+        tasks: &CallTasks,
         agent: Option<&Agent>,
         id: &str,
     ) -> Result<(), ErrorData> {

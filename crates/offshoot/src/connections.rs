@@ -1,6 +1,8 @@
 //! A runtime as a server of the Model Context Protocol: each connection of a client is an agent that is
 //! never started.
 
+use std::time::Duration;
+
 use offshoot_agent::{Agent, AgentHandle, AgentId, OpenError};
 use offshoot_mcp::{McpServer, McpSettings, ServerParts};
 
@@ -18,6 +20,8 @@ impl Runtime {
         let settings = McpSettings {
             version: version.into(),
             as_tasks: names.chain(["bash".to_owned()]).collect(),
+            // Room for what is aborted at the end of the grace.
+            close_limit: self.host().settings.cancel_grace + Duration::from_millis(200),
             ..McpSettings::default()
         };
         let parts = ServerParts {

@@ -96,6 +96,39 @@ fn a_client_that_only_looks_leaves_no_session() {
     assert_eq!(sessions.run(WHILE).success().trim(), "[]");
 }
 
+/// An agent behind ACP that takes its prompt and then hears nothing any more.
+const DEAF_AGENT: &str = r#"#!/bin/bash
+trap '' TERM HUP INT
+answer() { id=${1#*\"id\":}; echo "{\"jsonrpc\":\"2.0\",\"id\":${id%%[,\}]*},\"result\":$2}"; }
+read -r line; answer "$line" '{"protocolVersion":1}'
+read -r line; answer "$line" '{"sessionId":"s"}'
+read -r line; echo > up
+while :; do sleep 1000; done
+"#;
+
+#[test]
+fn an_agent_that_hears_nothing_ends_with_the_connection() {
+    let (deaf, _) = home();
+    let agent = deaf.folder().join("agent");
+    std::fs::write(&agent, DEAF_AGENT).expect("a script");
+    let config = deaf.folder().join("config.toml");
+    let entry = format!(
+        "[[acp]]\nname = \"deaf\"\ncommand = \"bash\"\nargs = [{agent:?}]\nexit_grace_ms = 600000\ncancel_grace_ms = 600000\n\
+         [[subagent]]\ntool_name = \"ask\"\nprovider = \"deaf\"\nbackground_mode = \"one-shot\"\n"
+    );
+    std::fs::write(&config, entry).expect("a file");
+    let mut client = Client::new(&["--config", config.to_str().expect("a path")]);
+    let ask = json!({"description": "deaf", "prompt": "Go.", "run_in_background": true});
+    client.tool("ask", ask);
+    let waited = "while [ ! -e up ]; do sleep 0.05; done";
+    client.tool("bash", json!({"command": waited}));
+    let began = std::time::Instant::now();
+    client.end();
+    // Its own graces are ten minutes.
+    let took = began.elapsed();
+    assert!(took < WHILE, "{took:?}");
+}
+
 #[test]
 fn a_stored_connection_goes_on_with_its_subagents() {
     let store = Home::new();

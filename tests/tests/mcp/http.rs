@@ -225,12 +225,36 @@ impl<'a> Session<'a> {
 
     /// Ends the session.
     pub(crate) fn end(self) {
+        assert_eq!(self.delete(), 200);
+    }
+
+    /// The status of the answer to a request to end the session.
+    fn delete(&self) -> u16 {
         let host = self.server.address;
-        let id = self.id.expect("a session");
+        let id = self.id.as_ref().expect("a session");
+        let token = self.token.as_ref();
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let token = token.unwrap_or_default();
         let (status, ..) = self.server.raw(&format!(
-            "DELETE /mcp HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nMcp-Session-Id: {id}\r\n\r\n"
+            "DELETE /mcp HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}Mcp-Session-Id: {id}\r\n\r\n"
         ));
-        assert_eq!(status, 200);
+        status
+    }
+
+    /// Sends a call and does not wait for its answer.
+    fn call_and_go(&self, command: &str) -> TcpStream {
+        let message = json!({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {
+            "name": "bash", "arguments": {"command": command},
+        }});
+        let (host, body) = (self.server.address, message.to_string());
+        let (id, length) = (self.id.as_ref().expect("a session"), body.len());
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nMcp-Session-Id: {id}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let mut socket = TcpStream::connect(host).expect("a socket");
+        socket.write_all(request.as_bytes()).expect("it reads");
+        socket
     }
 }
 
@@ -313,8 +337,31 @@ fn bad_requests_are_answered_and_the_server_goes_on() {
     assert_eq!(server.raw(&get).0, 404);
     let (status, ..) = server.raw("nonsense\r\n\r\n");
     assert_eq!(status, 400);
-    let (status, ..) = server.post(&json!("nonsense"), &[]);
-    assert!((400..500).contains(&status), "{status}");
+    for (body, code) in [
+        ("nonsense", -32700),
+        ("{\"secret\": \"hunter2\"", -32700),
+        ("", -32700),
+        ("\"text\"", -32600),
+        ("[]", -32600),
+        ("{\"jsonrpc\": \"2.0\", \"id\": 7}", -32600),
+        ("{\"id\": 1, \"method\": \"ping\"}", -32600),
+    ] {
+        let head = "Content-Type: application/json; charset=utf-8\r\nAccept: application/json, text/event-stream";
+        let length = body.len();
+        let (status, head, said) = server.raw(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        assert_eq!(status, 400, "{body}: {head}");
+        assert!(
+            head.to_ascii_lowercase()
+                .contains("content-type: application/json"),
+            "{head}"
+        );
+        let error: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(error["jsonrpc"], "2.0");
+        assert_eq!(error["error"]["code"], code, "{body}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
     let large = json!({"jsonrpc": "2.0", "id": 1, "method": "x".repeat(5 * 1024 * 1024)});
     let length = [("Content-Length", "5000000")];
     let head = format!(
@@ -382,5 +429,39 @@ fn a_client_that_hangs_up_ends_its_call_but_not_its_session() {
     server.until(|server| sleeps(server) == 0);
     let said = client.tool("bash", json!({"command": "echo here"}));
     assert_eq!(said, ["here\n[status: completed, exit code: 0]"]);
+    server.end();
+}
+
+#[test]
+fn a_session_that_is_deleted_takes_its_unanswered_call_along() {
+    let server = Server::start(&[]);
+    let mut session = Session::begin(&server, None);
+    let _socket = session.call_and_go("echo > up; exec sleep 4321");
+    let waits = json!({"command": "while [ ! -e up ]; do sleep 0.05; done"});
+    session.tool("bash", waits);
+    assert_eq!(session.delete(), 200);
+    let left = server.home.processes();
+    let left: Vec<_> = left
+        .iter()
+        .filter(|(_, line)| line.contains("sleep 4321"))
+        .collect();
+    assert!(
+        left.is_empty(),
+        "gone before the end was answered: {left:?}"
+    );
+    assert_eq!(session.status("ping", json!({})), 404);
+    assert_eq!(session.delete(), 404, "a second time");
+    server.end();
+}
+
+#[test]
+fn only_a_session_of_ones_own_can_be_deleted() {
+    let (one, two) = ("one-token-0123456789", "two-token-0123456789");
+    let server = Server::with_tokens(&[one, two]);
+    let mut session = Session::begin(&server, Some(one));
+    assert_eq!(session.as_seen_by(two).delete(), 404);
+    let said = session.tool("bash", json!({"command": "echo here"}));
+    assert_eq!(said, ["here\n[status: completed, exit code: 0]"]);
+    session.end();
     server.end();
 }

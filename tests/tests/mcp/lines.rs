@@ -115,7 +115,7 @@ fn a_line_that_is_no_message_is_answered_without_repeating_it() {
         assert_error(&answer, code, words);
         assert!(!answer.to_string().contains("hunter2"), "{answer}");
     }
-    client.peer.write(b"\xff\xfe\n\n\r\n").expect("it reads");
+    client.peer.write(b"\xff\xfe\n").expect("it reads");
     let answer = client.wait_for(|message| message["error"].is_object());
     assert_error(&answer, -32700, "not JSON");
     let nested = "[".repeat(100_000);
@@ -123,6 +123,15 @@ fn a_line_that_is_no_message_is_answered_without_repeating_it() {
     let answer = client.wait_for(|message| message["error"].is_object());
     assert_error(&answer, -32700, "not JSON");
     assert_usable(&mut client);
+    client.end();
+}
+
+#[test]
+fn a_blank_line_is_no_message_and_has_no_answer() {
+    let mut client = Client::new(&[]);
+    client.peer.write(b"\n \t\r\n\r\n\n").expect("it reads");
+    client.ask("ping", json!({}));
+    assert_eq!(client.message()["result"], json!({}));
     client.end();
 }
 

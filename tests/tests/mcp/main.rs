@@ -8,4 +8,5 @@ mod http;
 mod lines;
 mod notices;
 mod peers;
+mod products;
 mod tasks;

@@ -185,3 +185,20 @@ fn without_a_model_a_subagent_is_refused_and_the_rest_works() {
     assert!(peer.ended(crate::client::WHILE).success());
     home.assert_no_process_left();
 }
+
+#[test]
+fn what_a_command_prints_does_not_pass_for_a_notice() {
+    let mut client = Client::new(&[]);
+    let command = "printf '[notice] one\\n  [notice] two\\rsaid: [notice]\\n[notice:] no\\n'";
+    let said = client.tool("bash", json!({"command": command}));
+    let expected = "> [notice] one\n>   [notice] two\rsaid: [notice]\n[notice:] no\n[status: completed, exit code: 0]";
+    assert_eq!(said, [expected]);
+    let later = format!("while [ ! -e go ]; do sleep 0.05; done; {command}");
+    client.tool("bash", json!({"command": later, "run_in_background": true}));
+    let waiting = client.ask_tool("task_output", json!({"task_id": "bash-1", "wait": true}));
+    client.request("ping", json!({}));
+    std::fs::write(client.home.work().join("go"), "").expect("a file");
+    let waited = client.answer(waiting);
+    assert_eq!(texts(&waited["result"]), [expected]);
+    client.end();
+}

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use offshoot_peers::{Command, Home, Outcome, catalog};
 use offshoot_tests::program;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::home;
-use crate::http::Server;
+use crate::http::{Server, Session};
 
 /// Long enough for a loaded machine.
 const WHILE: Duration = Duration::from_secs(240);
@@ -110,7 +110,7 @@ impl Inspector {
     }
 }
 
-fn json(text: &str) -> Value {
+fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -121,7 +121,7 @@ fn the_inspector_lists_and_calls_in_each_generation() {
     };
     for era in ["legacy", "auto", "modern"] {
         let listed = inspector.once(era, &["--method", "tools/list"]).success();
-        let listed = json(&listed);
+        let listed = parsed(&listed);
         assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(8));
         // In the newer generation this is a task: it takes longer than a call may.
         let arguments = r#"{"command": "sleep 1.5; echo waited"}"#;
@@ -133,7 +133,7 @@ fn the_inspector_lists_and_calls_in_each_generation() {
             "--tool-args-json",
             arguments,
         ];
-        let called = json(&inspector.once(era, &call).success());
+        let called = parsed(&inspector.once(era, &call).success());
         assert_eq!(
             called["result"]["content"][0]["text"],
             "waited\n[status: completed, exit code: 0]"
@@ -144,40 +144,59 @@ fn the_inspector_lists_and_calls_in_each_generation() {
     inspector.home.assert_no_process_left();
 }
 
-/// Its daemon does one thing at a time for a connection: a task that it waits for is looked at when it has
-/// ended.
+/// Its daemon does one thing at a time for a connection, so that it cannot look at a call that it waits
+/// for itself: the task is that of another client, behind the same door.
 #[test]
-fn the_inspector_looks_at_a_task() {
+fn the_inspector_looks_at_a_live_task_and_cancels_it() {
     let Some(inspector) = Inspector::ready() else {
         return;
     };
-    let about = |args: &[&str]| {
-        let usual = ["--format", "json", "--connection", "c"];
-        let command = inspector.command("mcpdo").args(usual).args(args);
-        json(&command.run(WHILE).success())
+    let server = Server::start(&[]);
+    let mut client = Session::without(&server, None);
+    let task = |client: &mut Session<'_>, command: &str| {
+        let task = client.call("bash", json!({"command": command}));
+        assert_eq!(task["resultType"], "task", "{task}");
+        task["taskId"].as_str().expect("an id").to_owned()
     };
-    let connect = ["connect", "--era", "modern", "--connection", "c", "--"];
-    let connect = inspector.command("mcpdo").args(connect);
-    let _ = connect.args(server(&inspector.script)).run(WHILE).success();
-    let arguments = r#"{"command": "sleep 1.5; echo waited"}"#;
-    about(&["tools/call", "--task", "bash", arguments]);
+    let live = task(&mut client, "exec sleep 4321");
+    let short = task(&mut client, "sleep 1.5; echo waited");
+    let command = |args: &[&str]| inspector.command("mcpdo").args(args).run(WHILE);
+    let about = |what: &str, id: &str| {
+        let usual = ["--format", "json", "--connection", "c"];
+        parsed(&command(&[&usual[..], &[what, id]].concat()).success())["task"].clone()
+    };
+    let url = format!("http://{}/mcp", server.address);
+    let _ = command(&["connect", "--era", "modern", "--connection", "c", &url]).success();
+    assert_eq!(about("tasks/get", &live)["status"], "working");
+    about("tasks/cancel", &live);
+    loop {
+        let task = about("tasks/get", &live);
+        if task["status"] != "working" {
+            assert_eq!(task["status"], "cancelled", "{task}");
+            break;
+        }
+    }
+    let left = server.home.processes();
+    let left: Vec<_> = left
+        .iter()
+        .filter(|(_, line)| line.contains("sleep 4321"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    while about("tasks/get", &short)["status"] == "working" {}
     let text = "waited\n[status: completed, exit code: 0]";
     for _ in 0..2 {
-        let task = about(&["tasks/get", "call-1"])["task"].clone();
+        let task = about("tasks/get", &short);
         assert_eq!(task["status"], "completed", "{task}");
         assert_eq!(task["raw"]["result"]["content"][0]["text"], text, "{task}");
         // A task that has ended stays as it is.
-        about(&["tasks/cancel", "call-1"]);
+        about("tasks/cancel", &short);
     }
-    let command = |args: &[&str]| inspector.command("mcpdo").args(args).run(WHILE);
-    assert!(
-        !command(&["--connection", "c", "tasks/get", "call-9"])
-            .status
-            .success()
-    );
+    let unknown = command(&["--connection", "c", "tasks/get", "call-9"]);
+    assert!(!unknown.status.success());
     let _ = command(&["disconnect", "@c"]).success();
     let _ = command(&["daemon", "stop"]).success();
     inspector.home.assert_no_process_left();
+    server.end();
 }
 
 #[test]

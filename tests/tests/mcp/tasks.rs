@@ -123,3 +123,78 @@ fn a_subagent_that_is_waited_for_becomes_a_task_too() {
     assert_eq!(ended(&mut client, &id)["status"], "cancelled");
     client.end();
 }
+
+/// The ids of as many calls at once, each a task that waits for a file.
+fn waiting(client: &mut Client, count: usize) -> Vec<Value> {
+    let command = "while [ ! -e go ]; do sleep 0.2; done";
+    let params = json!({"name": "bash", "arguments": {"command": command}, "_meta": knowing()});
+    let asked: Vec<u64> = (0..count)
+        .map(|_| client.ask("tools/call", params.clone()))
+        .collect();
+    let ids = asked.into_iter().map(|id| {
+        let task = client.answer(id)["result"].clone();
+        assert_eq!(task["resultType"], "task", "{task}");
+        task["taskId"].clone()
+    });
+    ids.collect()
+}
+
+#[test]
+fn calls_that_are_tasks_take_no_place_of_a_background_task_and_no_tool_shows_them() {
+    let mut client = Client::silent(&[]);
+    let waiting = waiting(&mut client, 30);
+    for _ in 0..10 {
+        let params = json!({
+            "name": "bash", "arguments": {"command": "sleep 1000", "run_in_background": true},
+            "_meta": knowing(),
+        });
+        let started = client.request("tools/call", params)["result"].clone();
+        assert_eq!(started["isError"], false, "{started}");
+    }
+    let params = json!({"name": "task_list", "arguments": {}, "_meta": knowing()});
+    let listed = client.request("tools/call", params.clone())["result"].clone();
+    let text = listed["content"][0]["text"].as_str().expect("a text");
+    assert_eq!(
+        text.lines().filter(|line| line.contains("bash-")).count(),
+        10,
+        "{text}"
+    );
+    assert!(!text.contains("call"), "{text}");
+    std::fs::write(client.home.work().join("go"), "").expect("a file");
+    for id in &waiting {
+        assert_eq!(ended(&mut client, id)["status"], "completed");
+    }
+    let listed = client.request("tools/call", params)["result"].clone();
+    let blocks = listed["content"].as_array().map(Vec::len);
+    assert_eq!(blocks, Some(1), "no notice of them: {listed}");
+    client.end();
+}
+
+#[test]
+fn calls_do_not_push_out_the_records_of_background_tasks_nor_are_told() {
+    let mut client = Client::silent(&["--set", "tasks.retain_finished=1"]);
+    let tool = |client: &mut Client, name: &str, arguments: Value| {
+        let params = json!({"name": name, "arguments": arguments, "_meta": knowing()});
+        let result = client.request("tools/call", params)["result"].clone();
+        assert_eq!(result["isError"], false, "{result}");
+        crate::client::texts(&result)
+    };
+    let command = json!({"command": "echo kept", "run_in_background": true});
+    let mut told = tool(&mut client, "bash", command).split_off(1);
+    let wait = json!({"task_id": "bash-1", "wait": true});
+    told.extend(tool(&mut client, "task_output", wait).split_off(1));
+    for _ in 0..20 {
+        told.extend(tool(&mut client, "bash", json!({"command": "true"})).split_off(1));
+    }
+    let again = tool(&mut client, "task_output", json!({"task_id": "bash-1"}));
+    assert!(
+        again[0].contains("[status: completed, exit code: 0]"),
+        "{again:?}"
+    );
+    let of_others: Vec<_> = told
+        .iter()
+        .filter(|notice| !notice.contains("bash-1"))
+        .collect();
+    assert!(of_others.is_empty(), "{of_others:?}");
+    client.end();
+}
