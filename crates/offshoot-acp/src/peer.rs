@@ -44,12 +44,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts the agent and connects to it. Nothing was said yet.
+    /// Starts the agent for a parent at this depth, and connects to it. Nothing was said yet.
     ///
     /// Dropping the future leaves nothing running.
-    pub(crate) async fn start(settings: &AcpSettings) -> Result<Self, AcpError> {
+    pub(crate) async fn start(settings: &AcpSettings, parent: u32) -> Result<Self, AcpError> {
         let folder = settings.folder().map_err(AcpError::Folder)?;
-        let program = settings.program();
+        let program = settings.program(parent);
         let mut running = ProgramRun::spawn(&program, &settings.run)?;
         let ended = || AcpError::Ended(Stage::Initialize);
         let stdin = running.take_stdin().ok_or_else(ended)?;

@@ -41,7 +41,7 @@ pub(crate) async fn start(
     if request.cancel.is_cancelled() {
         return Err(failed(AcpError::Cancelled.to_string()));
     }
-    let mut peer = Peer::start(&settings)
+    let mut peer = Peer::start(&settings, request.child.parent.depth())
         .await
         .map_err(|error| failed(error.to_string()))?;
     let opened = tokio::select! {

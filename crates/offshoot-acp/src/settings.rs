@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::process::{Program, ProgramConfig};
-use offshoot_subagent::RunResult;
+use offshoot_subagent::{DEPTH_VARIABLE, RunResult};
 
 /// How much of a run's text is left for what is said of an answer.
 const NOTES: usize = 4096;
@@ -23,6 +23,9 @@ pub struct AcpSettings {
     /// Variables that are set for it, whatever the policy says of their names. The values of all that it
     /// sees and whose names look like secrets are taken out of diagnostics.
     pub env: Vec<(String, String)>,
+    /// How deep this process is itself, below other runtimes (0): the agent is told how deep it is, in
+    /// [`DEPTH_VARIABLE`].
+    pub depth: u32,
     /// Where it runs, and where its session is; the working directory of this process when absent.
     pub cwd: Option<PathBuf>,
     /// What it is answered when it asks for permission (no).
@@ -82,6 +85,7 @@ impl AcpSettings {
             command: command.into(),
             args: Vec::new(),
             env: Vec::new(),
+            depth: 0,
             cwd: None,
             permission: Permission::default(),
             files: Files::default(),
@@ -101,9 +105,12 @@ impl AcpSettings {
         std::path::absolute(self.cwd.as_deref().unwrap_or(".".as_ref()))
     }
 
-    pub(crate) fn program(&self) -> Program {
+    /// The program for a run of a parent at this depth.
+    pub(crate) fn program(&self, parent: u32) -> Program {
+        let depth = self.depth.saturating_add(parent).saturating_add(1);
         let mut program = Program::new(&self.command)
             .args(self.args.iter().cloned())
+            .env(DEPTH_VARIABLE, depth.to_string())
             .piped_stdin();
         for (name, value) in &self.env {
             program = program.env(name, value);

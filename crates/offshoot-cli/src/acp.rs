@@ -36,6 +36,7 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
         config,
         model,
         store,
+        depth: setup::depth()?,
         spill: spill.folder().to_owned(),
     });
     // One thread runs all agents, as in `offshoot run`: what a script makes certain is certain.
@@ -111,6 +112,7 @@ struct Roots {
     config: Config,
     model: Answers,
     store: Option<Arc<dyn SessionStore>>,
+    depth: u32,
     spill: PathBuf,
 }
 
@@ -129,6 +131,7 @@ impl Roots {
     ) -> Result<Opened, String> {
         let mut builder = Runtime::builder(self.config.clone())
             .guard_commands()
+            .below(self.depth)
             .spill(&self.spill)
             .cwd(cwd);
         if let Some(store) = &self.store {

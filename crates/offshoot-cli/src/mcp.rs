@@ -45,6 +45,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let spill = SpillFolder::of_this_user();
     let mut builder = Runtime::builder(config)
         .guard_commands()
+        .below(setup::depth()?)
         .spill(spill.folder());
     if let Some(cwd) = setup::cwd(args.cwd.as_deref())? {
         builder = builder.cwd(cwd);

@@ -200,6 +200,7 @@ impl Run {
         let spill = SpillFolder::of_this_user();
         let mut builder = Runtime::builder(self.plan.config.clone())
             .guard_commands()
+            .below(setup::depth()?)
             .spill(spill.folder());
         if let Some(store) = self.plan.store.take() {
             builder = builder.store(store);

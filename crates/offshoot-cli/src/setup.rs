@@ -8,6 +8,7 @@ use offshoot::config::{Config, ConfigLayers};
 use offshoot::driver::Model;
 use offshoot::driver::script::Script;
 use offshoot::models::{self, ModelsError};
+use offshoot::subagent::DEPTH_VARIABLE;
 
 use crate::args::ConfigArgs;
 use crate::fault::Fault;
@@ -44,6 +45,15 @@ pub(crate) fn config(args: &ConfigArgs, script: Option<(&Path, &Script)>) -> Res
         layers.build_available()
     };
     layered().map_err(Fault::usage)
+}
+
+/// How deep this program runs below another runtime that has started it as a subagent.
+pub(crate) fn depth() -> Result<u32, Fault> {
+    let Some(text) = std::env::var_os(DEPTH_VARIABLE) else {
+        return Ok(0);
+    };
+    let depth = text.to_str().and_then(|text| text.parse().ok());
+    depth.ok_or_else(|| Fault::usage(format_args!("{DEPTH_VARIABLE}: expected a whole number")))
 }
 
 /// The model of a run: what the options say, else what the configuration says.

@@ -45,7 +45,7 @@ pub(crate) fn start(
     }
     let child = AgentId::fresh();
     request.publish(&child)?;
-    let program = settings.program(&request.child.prompt);
+    let program = settings.program(&request.child.prompt, request.child.parent.depth());
     let running = ProgramRun::spawn(&program, &settings.run)
         .map_err(|error| ProviderError::new(settings.describe(&error)))?;
     tracing::debug!(%child, provider = settings.name, "the program of a subagent was started");

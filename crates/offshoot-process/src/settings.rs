@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::process::{Program, ProgramConfig, SpawnError};
-use offshoot_subagent::{Outcome, RunResult};
+use offshoot_subagent::{DEPTH_VARIABLE, Outcome, RunResult};
 
 use crate::FieldPath;
 
@@ -32,6 +32,9 @@ pub struct ProcessSettings {
     /// Variables that are set for it, whatever the policy says of their names. The values of all that it
     /// sees and whose names look like secrets are taken out of diagnostics.
     pub env: Vec<(String, String)>,
+    /// How deep this process is itself, below other runtimes (0): the program is told how deep it is,
+    /// in [`DEPTH_VARIABLE`].
+    pub depth: u32,
     /// Where it runs; the working directory of this process when absent.
     pub cwd: Option<PathBuf>,
     /// How long it may run, from its start; for ever when absent.
@@ -63,6 +66,7 @@ impl ProcessSettings {
             command: command.into(),
             args: Vec::new(),
             env: Vec::new(),
+            depth: 0,
             cwd: None,
             deadline: None,
             answer: None,
@@ -85,10 +89,13 @@ impl ProcessSettings {
         !self.args.iter().any(|arg| arg.contains(PROMPT))
     }
 
-    /// The program for one prompt.
-    pub(crate) fn program(&self, prompt: &str) -> Program {
+    /// The program for one prompt of a parent at this depth.
+    pub(crate) fn program(&self, prompt: &str, parent: u32) -> Program {
         let args = self.args.iter().map(|arg| arg.replace(PROMPT, prompt));
-        let mut program = Program::new(&self.command).args(args);
+        let depth = self.depth.saturating_add(parent).saturating_add(1);
+        let mut program = Program::new(&self.command)
+            .args(args)
+            .env(DEPTH_VARIABLE, depth.to_string());
         for (name, value) in &self.env {
             program = program.env(name, value);
         }

@@ -354,3 +354,12 @@ async fn s138_a_continuable_child_a_persona_and_a_filter_are_refused() {
         .unwrap_err();
     assert_eq!(error.code(), "UNSUPPORTED_CAPABILITY");
 }
+
+#[tokio::test]
+async fn a_program_is_told_how_deep_it_is() {
+    for (depth, said) in [(0, "1"), (2, "3")] {
+        let mut program = shell("echo $OFFSHOOT_DEPTH");
+        program.depth = depth;
+        assert_eq!(World::of(program).run("go").await.text, said);
+    }
+}

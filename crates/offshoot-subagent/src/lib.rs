@@ -44,7 +44,9 @@ pub use list::{ChildStatus, Listed};
 pub use local::LocalHost;
 pub use one_shot::OneShotResult;
 pub use outcome::{Outcome, TreeUsage};
-pub use provider::{Capabilities, Provider, ProviderError, Run, RunRequest, RunResult};
+pub use provider::{
+    Capabilities, DEPTH_VARIABLE, Provider, ProviderError, Run, RunRequest, RunResult,
+};
 pub use request::{ChildRequest, Mode};
 pub use schema::{OutputSchema, SchemaError};
 pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};

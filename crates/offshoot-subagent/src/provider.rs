@@ -99,6 +99,10 @@ where
 
 type Publish = Box<dyn FnOnce(&AgentId) -> Result<(), ProviderError> + Send>;
 
+/// The variable by which a program that is a subagent learns how deep it is: a number, counted through
+/// all programs of the chain. One that runs subagents itself takes it off its own limit.
+pub const DEPTH_VARIABLE: &str = "OFFSHOOT_DEPTH";
+
 /// What a provider is asked to run.
 pub struct RunRequest {
     /// The delegation.

@@ -8,7 +8,7 @@ use offshoot_subagent::Provider;
 use crate::config::Config;
 
 /// The providers of the entries of a configuration, as far as this build can run them. `cwd` is where
-/// they run when they do not say.
+/// they run when they do not say, `depth` how deep this program is itself.
 #[cfg_attr(
     not(any(feature = "acp", feature = "process")),
     expect(unused_variables, reason = "a build without both has none")
@@ -17,9 +17,10 @@ pub(crate) fn providers(
     config: &Config,
     cwd: Option<&Path>,
     guarded: bool,
+    depth: u32,
 ) -> Vec<Arc<dyn Provider>> {
     #[cfg(any(feature = "acp", feature = "process"))]
-    let run = programs::Shared::new(config, cwd, guarded);
+    let run = programs::Shared::new(config, cwd, guarded, depth);
     let providers = std::iter::empty::<Arc<dyn Provider>>();
     #[cfg(feature = "acp")]
     let providers = providers.chain(config.acp.iter().map(|entry| programs::acp(entry, &run)));
@@ -49,17 +50,18 @@ mod programs {
     pub(super) struct Shared {
         run: ProgramConfig,
         cwd: Option<PathBuf>,
+        depth: u32,
     }
 
     impl Shared {
-        pub(super) fn new(config: &Config, cwd: Option<&Path>, guarded: bool) -> Self {
+        pub(super) fn new(config: &Config, cwd: Option<&Path>, guarded: bool, depth: u32) -> Self {
             let run = ProgramConfig {
                 stop_grace: stop_grace(config),
                 guardian: guarded.then(Guardian::default),
                 ..ProgramConfig::default()
             };
             let cwd = cwd.map(Path::to_owned);
-            Self { run, cwd }
+            Self { run, cwd, depth }
         }
 
         fn run(&self, allow: &[String]) -> ProgramConfig {
@@ -92,6 +94,7 @@ mod programs {
         let mut settings = ProcessSettings::new(&entry.name, &entry.command);
         settings.args.clone_from(&entry.args);
         settings.env = entry.env.clone().into_iter().collect();
+        settings.depth = shared.depth;
         settings.cwd = shared.cwd(entry.cwd.as_ref());
         settings.deadline = entry.timeout_ms.map(Duration::from_millis);
         settings.answer = path(&entry.answer);
@@ -122,6 +125,7 @@ mod programs {
         let mut settings = AcpSettings::new(&entry.name, &entry.command);
         settings.args.clone_from(&entry.args);
         settings.env = entry.env.clone().into_iter().collect();
+        settings.depth = shared.depth;
         settings.cwd = shared.cwd(entry.cwd.as_ref());
         settings.permission = match entry.permission {
             config::Permission::Reject => Permission::Reject,

@@ -32,6 +32,7 @@ pub struct RuntimeBuilder {
     providers: Vec<Arc<dyn Provider>>,
     cwd: Option<PathBuf>,
     guarded: bool,
+    depth: u32,
     spill: Option<PathBuf>,
     event_types: Vec<String>,
 }
@@ -109,6 +110,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Says that this program runs `depth` levels below another runtime (0 by default): they are taken off
+    /// `limits.max_depth`, and programs that are subagents of this runtime are told of them, so that a
+    /// chain of programs ends where one program's would.
+    #[must_use]
+    pub fn below(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
     /// Keeps what background commands write beyond what is kept in memory in private files in this
     /// folder, which is made when it is needed. Each file goes with its task's record.
     #[must_use]
@@ -153,7 +163,9 @@ impl RuntimeBuilder {
 
     /// A runtime whose agents' steps are done by `driver`.
     #[must_use]
-    pub fn driver(self, driver: Arc<dyn TurnDriver>) -> Runtime {
+    pub fn driver(mut self, driver: Arc<dyn TurnDriver>) -> Runtime {
+        let limits = &mut self.config.limits;
+        limits.max_depth = limits.max_depth.saturating_sub(self.depth);
         let config = &self.config;
         let mut host = AgentHost::new(self.store, agent_settings(config));
         let known = offshoot_tools::EVENT_TYPES.iter().copied();
@@ -163,7 +175,7 @@ impl RuntimeBuilder {
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
-        let external = external::providers(config, self.cwd.as_deref(), self.guarded);
+        let external = external::providers(config, self.cwd.as_deref(), self.guarded, self.depth);
         let routed = routed::providers(config);
         let added = self.providers.into_iter().chain(external).chain(routed);
         for provider in built_in.into_iter().chain(added) {
@@ -217,6 +229,7 @@ impl Runtime {
             providers: Vec::new(),
             cwd: None,
             guarded: false,
+            depth: 0,
             spill: None,
             event_types: Vec::new(),
         }

@@ -184,3 +184,46 @@ fn an_external_agent_answers_and_its_tokens_are_counted() {
     let settled = of(&stream, "subagent/settled");
     assert_eq!(settled[0]["usage"]["total_output"], 2);
 }
+
+#[test]
+fn a_chain_of_programs_ends_at_the_limit_of_one() {
+    let place = Place::new();
+    // Each asks a further run of the same script.
+    let script = place.path("script.json");
+    let program = env!("CARGO_BIN_EXE_offshoot");
+    let process = json!({
+        "name": "again", "command": program, "args": ["run", "--script", script, "--quiet"], "timeout_ms": 60000
+    });
+    let text = json!({
+        "config": {
+            "process": [process],
+            "subagent": [{ "provider": "again", "background_mode": "one-shot" }],
+            "limits": { "max_depth": 2 }
+        },
+        "prompt": "Ask.",
+        "agents": { "root": [
+            { "calls": [{ "name": "bash", "args": { "command": "echo x >>levels" } }] },
+            { "calls": [{ "name": "subagent", "args": { "description": "again", "prompt": "Again." } }] },
+            { "text": "(${last_result})" }
+        ]}
+    });
+    std::fs::write(&script, text.to_string()).expect("a script");
+    let script = script.to_str().expect("a path").to_owned();
+    let run = place
+        .offshoot(&["run", "--script", &script])
+        .output()
+        .expect("the program");
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let levels = std::fs::read_to_string(place.path("levels")).expect("a file");
+    assert_eq!(levels.lines().count(), 3, "itself and two below: {said}");
+    assert!(said.contains("depth limit is reached"), "{said}");
+    let mut odd = place.offshoot(&["run", "--script", &script]);
+    let odd = odd
+        .env("OFFSHOOT_DEPTH", "deep")
+        .output()
+        .expect("the program");
+    assert_eq!(odd.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&odd.stderr).contains("OFFSHOOT_DEPTH: expected a whole number")
+    );
+}
