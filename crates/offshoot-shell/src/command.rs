@@ -11,7 +11,9 @@ use crate::spill::SpillConfig;
 /// How commands are run. Start from the default and change what should differ.
 #[derive(Clone, Debug)]
 pub struct ShellConfig {
-    /// The shell, called as `<shell> -c <command>` (`/bin/sh`).
+    /// The shell, called as `<shell> -c <command>` (`/bin/sh`). One with a usual name (`sh`, `bash`, …)
+    /// is called twice, the second time in place of the first: it waits until it is marked as the
+    /// command's ([`Reach::Tree`]), so that nothing of the command begins before.
     pub shell: PathBuf,
     /// How long a stopped command may take to end by itself before it is killed (3 s).
     pub stop_grace: Duration,
