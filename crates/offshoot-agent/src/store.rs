@@ -5,6 +5,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub(crate) mod examine;
 mod jsonl;
 mod memory;
 

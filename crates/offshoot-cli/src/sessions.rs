@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use offshoot::agent::{
-    AgentId, Event, JsonlStore, Projection, SessionStart, SessionStore, StoredEvent, TurnEndReason,
-    Usage,
+    AgentHost, AgentId, AgentSettings, Event, JsonlStore, OpenError, Projection, SessionStart,
+    SessionStore, StoredEvent, TurnEndReason, Usage,
 };
 use offshoot::core::text::one_line;
 use offshoot::subagent::{TreeUsage, open_runs};
@@ -55,12 +55,14 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
     let store = JsonlStore::existing(&args.store).map_err(fault)?;
     let ids = store.sessions().map_err(fault)?;
     let open = open_elsewhere(&args.store);
+    let mut host = AgentHost::new(Arc::new(store.clone()), AgentSettings::default());
+    host.event_types = Some(Arc::new(offshoot::event_types()));
     let sessions = ids
         .into_iter()
         .map(|id| {
             let is_open = open.contains(&id);
             let sizes = store.size(&id);
-            let mut session = read(&store, id, is_open);
+            let mut session = read(&store, &host, id, is_open);
             if let Ok((bytes, torn)) = sizes {
                 session.bytes = bytes;
                 // Who has it open may be in the middle of a line.
@@ -100,15 +102,18 @@ impl Reading {
             Event::TurnEnd { reason, .. } => self.end = Some(*reason),
             _ => {}
         }
-        self.projection.apply(stored);
         self.last = Some(Arc::clone(stored));
     }
 }
 
-fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
+/// By the same check as a resumption: what is shown as whole can be gone on with.
+fn read(store: &JsonlStore, host: &AgentHost, id: AgentId, is_open: bool) -> Session {
     let mut reading = Reading::default();
-    if let Err(error) = store.scan(&id, &mut |stored| reading.see(stored)) {
-        return damaged(store, id, &error);
+    match host.examine(&id, &mut |stored| reading.see(stored)) {
+        Ok(projection) => reading.projection = projection,
+        // Its writer has not begun it yet.
+        Err(OpenError::Empty(_)) if is_open => {}
+        Err(error) => return damaged(store, id, &error),
     }
     Session {
         status: if is_open { "running" } else { status(&reading) },
@@ -119,7 +124,7 @@ fn read(store: &JsonlStore, id: AgentId, is_open: bool) -> Session {
     }
 }
 
-fn damaged(store: &JsonlStore, id: AgentId, error: &offshoot::agent::StoreError) -> Session {
+fn damaged(store: &JsonlStore, id: AgentId, error: &OpenError) -> Session {
     let first = store.first(&id).ok().flatten();
     let start = match first.as_deref().map(|stored| &stored.event) {
         Some(Event::SessionStart(start)) => Some(&**start),

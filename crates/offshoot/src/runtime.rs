@@ -1,5 +1,6 @@
 //! Everything that agents of one program share, put together.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -168,10 +169,9 @@ impl RuntimeBuilder {
         limits.max_depth = limits.max_depth.saturating_sub(self.depth);
         let config = &self.config;
         let mut host = AgentHost::new(self.store, agent_settings(config));
-        let known = offshoot_tools::EVENT_TYPES.iter().copied();
-        let known = known.chain(offshoot_subagent::EVENT_TYPES.iter().copied());
-        let known = known.map(str::to_owned).chain(self.event_types);
-        host.event_types = Some(Arc::new(known.collect()));
+        let mut known = event_types();
+        known.extend(self.event_types);
+        host.event_types = Some(Arc::new(known));
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
@@ -331,6 +331,15 @@ fn task_config(config: &Config) -> TaskConfig {
         retain_finished: config.tasks.retain_finished,
         ..TaskConfig::default()
     }
+}
+
+/// The types of the events that the crates of this workspace record in sessions: what every runtime
+/// understands, beside what [`RuntimeBuilder::event_type`] adds.
+#[must_use]
+pub fn event_types() -> BTreeSet<String> {
+    let known = offshoot_tools::EVENT_TYPES.iter();
+    let known = known.chain(&offshoot_subagent::EVENT_TYPES);
+    known.map(|kind| (*kind).to_owned()).collect()
 }
 
 fn subagent_settings(config: &Config) -> SubagentSettings {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::state::{Inner, State};
 use super::{Agent, AgentHandle, AgentHost, AgentKit};
 use crate::machine::{Closed, Machine, Start};
+use crate::store::examine::Examination;
 use crate::{
     AgentId, AppendError, Event, Inherited, OpenedSession, Origin, Projection, SessionLog,
     SessionStart, StoreError, StoredEvent, Usage,
@@ -103,20 +104,9 @@ pub(super) fn folded(
     host: &AgentHost,
     id: &AgentId,
 ) -> Result<(OpenedSession, Projection), StoreError> {
-    let mut projection = Projection::default();
-    let mut unknown = None;
-    let opened = host.store.open(id, &mut |stored| {
-        if let Event::Extension(extension) = &stored.event
-            && !host.knows(extension)
-        {
-            unknown.get_or_insert_with(|| (stored.seq, extension.kind.clone()));
-        }
-        projection.apply(stored);
-    })?;
-    if let Some((seq, kind)) = unknown {
-        let place = format!("session {id}, event {seq}");
-        return Err(StoreError::UnknownEvent { place, kind });
-    }
+    let mut examination = Examination::of(host, id);
+    let opened = host.store.open(id, &mut |stored| examination.see(stored))?;
+    let mut projection = examination.end()?;
     projection.skip_to(opened.next_seq);
     Ok((opened, projection))
 }

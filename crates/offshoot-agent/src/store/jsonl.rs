@@ -74,6 +74,7 @@ impl JsonlStore {
     /// [`StoreError::NotFound`], or the medium's.
     pub fn size(&self, id: &AgentId) -> Result<(u64, u64), StoreError> {
         let path = self.path(id);
+        expect_file(&path, id)?;
         let sizes =
             std::fs::metadata(&path).and_then(|data| Ok((data.len(), reader::torn_bytes(&path)?)));
         sizes.map_err(|error| missing(&path, id, error))
@@ -128,6 +129,22 @@ fn missing(path: &Path, id: &AgentId, error: std::io::Error) -> StoreError {
     } else {
         io(path, error)
     }
+}
+
+/// A pipe would be waited for, and a folder or a device is no log.
+fn expect_file(path: &Path, id: &AgentId) -> Result<(), StoreError> {
+    let found = std::fs::metadata(path).map_err(|error| missing(path, id, error))?;
+    if found.is_file() {
+        return Ok(());
+    }
+    let what = match found.is_dir() {
+        true => "expected a file, found a folder",
+        false => "expected a file, found a pipe, a socket or a device",
+    };
+    Err(StoreError::Corrupt {
+        place: path.display().to_string(),
+        what: what.to_owned(),
+    })
 }
 
 fn corrupt(path: &Path, line: usize, what: impl Into<String>) -> StoreError {
@@ -257,18 +274,19 @@ impl SessionStore for JsonlStore {
 
     fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
         let path = self.path(id);
+        expect_file(&path, id)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(&path)
             .map_err(|error| missing(&path, id, error))?;
         lock(&file, &path, id)?;
-        let (mut length, next_seq, torn_bytes) = if is_unborn(&path, &file)? {
+        let (mut length, next_seq, torn_bytes) = if is_unborn(&path, &file, id)? {
             // What another session's past left of a session that was never born is not its own.
             let length = file.metadata().map_err(|error| io(&path, error))?.len();
             (0, 0, length)
         } else {
-            let mut reader = Reader::new(&path, &file)?;
+            let mut reader = Reader::new(&path, &file, id)?;
             while let Some(read) = reader.next(Ignorable::PassOver)? {
                 if let Read::Event(event) = read {
                     visit(&event);
@@ -296,8 +314,9 @@ impl SessionStore for JsonlStore {
 
     fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
         let path = self.path(id);
+        expect_file(&path, id)?;
         let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
-        let mut reader = Reader::new(&path, &file)?;
+        let mut reader = Reader::new(&path, &file, id)?;
         while let Some(read) = reader.next(Ignorable::Read)? {
             if let Read::Event(event) = read {
                 visit(&event);
@@ -308,8 +327,9 @@ impl SessionStore for JsonlStore {
 
     fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
         let path = self.path(id);
+        expect_file(&path, id)?;
         let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
-        let mut reader = Reader::new(&path, &file)?;
+        let mut reader = Reader::new(&path, &file, id)?;
         let inherited = reader.header.as_ref().map_or(0, |header| header.inherited);
         if !reader.skip(inherited)? {
             return Ok(None);
@@ -336,13 +356,13 @@ impl SessionStore for JsonlStore {
 
 /// Whether a file holds another session's past and no event of the session's own. The file stands at
 /// its beginning then.
-fn is_unborn(path: &Path, mut file: &File) -> Result<bool, StoreError> {
-    let header = Reader::new(path, file)?.header;
+fn is_unborn(path: &Path, mut file: &File, id: &AgentId) -> Result<bool, StoreError> {
+    let header = Reader::new(path, file, id)?.header;
     let inherited = header.map_or(0, |header| header.inherited);
     let mut look = || {
         file.seek(SeekFrom::Start(0))?;
         // The header is a line as well.
-        let unborn = inherited > 0 && !Reader::is_longer_than(file, inherited + 1)?;
+        let unborn = inherited > 0 && !Reader::is_longer_than(file, inherited.saturating_add(1))?;
         file.seek(SeekFrom::Start(0))?;
         Ok(unborn)
     };

@@ -6,6 +6,7 @@ mod inputs;
 mod programs;
 mod run;
 mod stops;
+mod store_faults;
 mod stored;
 mod support;
 mod usage;

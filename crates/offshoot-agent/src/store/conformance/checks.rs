@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Checked, Medium, Stop};
 use crate::{
-    AgentId, AppendError, Event, Extension, Message, Origin, SessionLog, SessionStart,
+    AgentId, AppendError, Event, Extension, Inherited, Message, Origin, SessionLog, SessionStart,
     SessionStore, Source, StoreError, StoredEvent, Target,
 };
 
@@ -105,6 +105,18 @@ fn start(seq: u64) -> Shared {
         extra: Default::default(),
     };
     stored(seq, start.into())
+}
+
+/// The beginning of a session behind so many events of another one.
+fn forked(seq: u64) -> Shared {
+    let mut beginning = Shared::unwrap_or_clone(start(seq));
+    if let Event::SessionStart(start) = &mut beginning.event {
+        start.inherited = Some(Inherited {
+            events: seq,
+            turns: 1,
+        });
+    }
+    Shared::new(beginning)
 }
 
 type Opened = (Vec<Shared>, Box<dyn SessionLog>, u64);
@@ -397,9 +409,9 @@ fn first_event(medium: &dyn Medium) -> Checked {
         store.first(&fork)?.is_none(),
         "another session's past has a first event of its own"
     );
-    log.append(3, &[start(3), message(4, "x")])?;
+    log.append(3, &[forked(3), message(4, "x")])?;
     ensure!(
-        medium.store().first(&fork)? == Some(start(3)),
+        medium.store().first(&fork)? == Some(forked(3)),
         "the first event of a session that begins with another one's past is not its own"
     );
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{corrupt, io};
-use crate::{AgentId, StoreError, StoredEvent};
+use crate::{AgentId, Event, StoreError, StoredEvent};
 
 const FORMAT: &str = "offshoot-session";
 const VERSION: u32 = 1;
@@ -88,7 +88,10 @@ pub(super) enum Ignorable {
 
 impl<'a> Reader<'a> {
     /// Reads the header of a file that stands at its beginning.
-    pub(super) fn new(path: &'a Path, file: &'a File) -> Result<Self, StoreError> {
+    ///
+    /// A header that names another session is refused: the file was copied or renamed, and its session
+    /// is perhaps there twice.
+    pub(super) fn new(path: &'a Path, file: &'a File, id: &AgentId) -> Result<Self, StoreError> {
         let mut reader = Self {
             path,
             file: BufReader::with_capacity(BUFFER, file),
@@ -100,7 +103,12 @@ impl<'a> Reader<'a> {
             torn: 0,
         };
         if reader.next_line()? {
-            reader.header = Some(Header::parse(path, &reader.line)?);
+            let header = Header::parse(path, &reader.line)?;
+            if header.session != *id {
+                let what = format!("expected the session {id}, found {}", header.session);
+                return Err(corrupt(path, 1, what));
+            }
+            reader.header = Some(header);
         }
         Ok(reader)
     }
@@ -133,6 +141,7 @@ impl<'a> Reader<'a> {
             None => {
                 let place = || format!("{}:{}", self.path.display(), self.number);
                 let event = StoredEvent::from_json(&self.line, place)?;
+                self.check_beginning(&event)?;
                 (event.seq, Read::Event(Arc::new(event)))
             }
         };
@@ -142,6 +151,25 @@ impl<'a> Reader<'a> {
         }
         self.next_seq += 1;
         Ok(Some(read))
+    }
+
+    /// Where the session's own events begin is said twice: by the header, and by the event there.
+    fn check_beginning(&self, stored: &StoredEvent) -> Result<(), StoreError> {
+        let header = self.header.as_ref().map_or(0, |header| header.inherited);
+        let said = match &stored.event {
+            Event::SessionStart(start) => start.inherited.map(|inherited| inherited.events),
+            _ => None,
+        };
+        let expected = (stored.seq == header && header > 0).then_some(header);
+        // A past may be that of a session which had one itself.
+        if stored.seq < header || said == expected {
+            return Ok(());
+        }
+        let what = format!(
+            "expected the beginning of a session that inherited {header} events where its header says, found {}",
+            said.unwrap_or(0)
+        );
+        Err(corrupt(self.path, self.number, what))
     }
 
     /// Passes over lines without looking at them; false when there are not as many.
