@@ -1,6 +1,7 @@
 //! The scenario corpus, run through the built program: each script's event stream is a snapshot.
 
 use offshoot_tests::{Scripted, normalised, scenario};
+use serde_json::Value;
 
 /// Runs a scenario in an empty folder and compares its stream with the committed one.
 fn check(name: &str) -> Scripted {
@@ -186,6 +187,80 @@ fn work_of_an_ending_run_is_killed_and_nobody_is_left_to_tell() {
     assert_eq!(settled["event"]["status"], "killed");
     assert_eq!(settled["event"]["reported"], true);
     assert_eq!(run.of_type("inbox/discarded").count(), 0);
+}
+
+/// Every agent starts as many as it can: it ends, within the limits, and each refusal is told to who asked.
+#[test]
+fn a_fork_bomb_ends_with_every_refusal_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let begun = std::time::Instant::now();
+    let run = Scripted::run(&scenario("fork-bomb"), folder.path(), &[]);
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    assert_eq!(run.exit, Some(0), "{}", run.stderr);
+    assert_eq!(run.outcome(), "completed");
+    let (mut live, mut most, mut deepest) = (0_u32, 0, 0);
+    for line in &run.events {
+        deepest = deepest.max(line["depth"].as_u64().expect("a depth"));
+        match line["event"]["type"].as_str() {
+            Some("subagent/started") => live += 1,
+            Some("subagent/settled") => live -= 1,
+            _ => {}
+        }
+        most = most.max(live);
+    }
+    assert_eq!(
+        (live, deepest),
+        (0, 3),
+        "depth is that of the real ancestry, of forks too"
+    );
+    assert!(most <= 20, "{most} live children");
+    let sessions = run.result.as_ref().expect("a result")["sessions"].as_u64();
+    let sessions = sessions.expect("a number");
+    // A tree of three children each.
+    assert!(sessions <= 1 + 3 + 9 + 27, "{sessions}");
+    let of_a_start = |line: &&Value| line["event"]["name"] != "bash";
+    let asked = run.of_type("tool/call").filter(of_a_start).count();
+    assert_eq!(asked as u64, 3 * sessions, "each asks for three");
+    let mut refused = std::collections::BTreeMap::<&str, usize>::new();
+    let mut started = 0;
+    for line in run.of_type("tool/result") {
+        let result = &line["event"];
+        if result["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("exit code"))
+        {
+            continue;
+        }
+        match result["code"].as_str() {
+            None => started += 1,
+            Some(code) => {
+                assert_eq!(result["is_error"], true);
+                let text = result["text"].as_str().expect("a text");
+                let limit = if code == "DEPTH_LIMIT" {
+                    "limit: 3"
+                } else {
+                    "limit: 20"
+                };
+                assert!(text.contains(limit), "{text}");
+                *refused.entry(code).or_default() += 1;
+            }
+        }
+    }
+    assert_eq!(
+        started + refused.values().sum::<usize>(),
+        asked,
+        "each call was answered"
+    );
+    assert_eq!(
+        started as u64,
+        sessions - 1,
+        "and what was refused left nothing"
+    );
+    let codes: Vec<_> = refused.keys().copied().collect();
+    assert_eq!(codes, ["CAPACITY_EXCEEDED", "DEPTH_LIMIT"], "{refused:?}");
+    let told = run.of_type("inbox/inserted");
+    let told = told.filter(|line| line["event"]["message"]["source"]["kind"] == "settled");
+    assert_eq!(told.count(), started, "each end is told once");
 }
 
 /// Waits until no process with this command line is left.

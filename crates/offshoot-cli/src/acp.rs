@@ -190,6 +190,6 @@ fn stop(runtime: &Runtime, root: &Agent) {
     }
     for child in runtime.subagents().list(root, false) {
         let _ = runtime.subagents().interrupt(Authority::Host, &child.id);
-        runtime.subagents().dispose(&child.id);
+        let _ = runtime.subagents().dispose(&child.id);
     }
 }

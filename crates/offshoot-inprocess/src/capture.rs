@@ -7,11 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use offshoot_agent::{AgentKit, PromptSection, Tool, ToolCall, ToolOutput};
-use offshoot_subagent::OutputSchema;
+use offshoot_subagent::{ANSWER_TOOL as NAME, OutputSchema};
 use serde_json::Value;
-
-/// The tool's name.
-pub(crate) const NAME: &str = "structured_output";
 
 const DESCRIPTION: &str = "Gives the answer of this run. Call it once, alone, when the work is done: the \
 run ends with it. An answer that does not fit the parameters is refused with the reason, and can be \

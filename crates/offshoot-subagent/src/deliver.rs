@@ -10,7 +10,12 @@ use crate::host::{HostError, Session};
 use crate::open::{self, OpenFault, Opening};
 use crate::resident::With;
 use crate::state::activation::{Command, Reply};
+use crate::stop::StopReply;
 use crate::{DeliverError, Descriptor, Interrupter, Mode, Subagents, notice};
+
+/// The longest message of one agent to another, in bytes: it goes whole into the conversation of its
+/// receiver, who has not asked for it.
+const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 
 /// On whose authority something is done.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +100,13 @@ impl Subagents {
         message: &str,
         generation: u64,
     ) -> Result<Sent, DeliverError> {
+        self.pay(sender);
         let unknown = || DeliverError::Unknown(target.to_owned());
         let id: AgentId = target.parse().map_err(|_| unknown())?;
+        if message.len() > MAX_MESSAGE_BYTES {
+            let (bytes, limit) = (message.len(), MAX_MESSAGE_BYTES);
+            return Err(DeliverError::TooLong { bytes, limit });
+        }
         let message = notice::framed(sender.id(), generation, message);
         if sender.parent_id() == Some(&id) {
             return self.send_up(sender, &id, message);
@@ -208,6 +218,7 @@ impl Subagents {
             mode: Mode::Continuable,
             label: start.label.unwrap_or_default(),
             task_id: None,
+            call_id: None,
         };
         let Some(opening) = Opening::enter(self, &parent, run) else {
             return Ok(None);
@@ -237,39 +248,52 @@ impl Subagents {
 
     /// Stops what a descendant does now: its turn, or, when it only waits, the work that it waits
     /// for. Messages stay parked until the next one that wakes. Work that has ended already is no
-    /// error.
+    /// error, and the reply says so. A child that is being resumed is stopped as soon as it is there.
     ///
     /// # Errors
     ///
-    /// [`DeliverError::Unknown`] when the target is not a descendant of the agent that asks.
+    /// [`DeliverError::Unknown`] when the target is not a descendant of the agent that asks, or nobody's
+    /// child.
     pub fn interrupt(
         &self,
         authority: Authority<'_>,
         target: &AgentId,
-    ) -> Result<(), DeliverError> {
+    ) -> Result<StopReply, DeliverError> {
         if let Authority::Agent(ancestor) = authority
             && !self.descends(target, ancestor.id())
         {
             return Err(DeliverError::Unknown(target.to_string()));
         }
-        if let Some(resident) = self.resident(target) {
-            let by = match authority {
-                Authority::Agent(_) => Interrupter::Model,
-                Authority::Host => Interrupter::Human,
-            };
-            self.tell(&resident, Command::Interrupt(by), &With::Nothing);
-        }
-        Ok(())
+        let by = match authority {
+            Authority::Agent(_) => Interrupter::Model,
+            Authority::Host => Interrupter::Human,
+        };
+        self.stop(target, Command::Interrupt(by))
     }
 
-    /// Ends a resident child with everything that it started; its parent is told. False when it is
-    /// ending already, or not resident.
-    pub fn dispose(&self, target: &AgentId) -> bool {
-        let Some(resident) = self.resident(target) else {
-            return false;
-        };
-        let close = Command::Close(Pending::Discard);
-        self.tell(&resident, close, &With::Nothing) != Reply::NoOp
+    /// Ends a resident child with everything that it started; its parent is told. A child that is being
+    /// resumed ends as soon as it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliverError::Unknown`] when the target is nobody's child.
+    pub fn dispose(&self, target: &AgentId) -> Result<StopReply, DeliverError> {
+        self.stop(target, Command::Close(Pending::Discard))
+    }
+
+    fn stop(&self, target: &AgentId, command: Command) -> Result<StopReply, DeliverError> {
+        if let Some(resident) = self.resident(target) {
+            return Ok(match self.tell(&resident, command, &With::Nothing) {
+                Reply::NoOp | Reply::Duplicate => StopReply::Ending,
+                Reply::Done | Reply::Later => StopReply::Requested,
+            });
+        }
+        let start = self.session_start(target);
+        match start.as_ref().and_then(Descriptor::read) {
+            Some(descriptor) if descriptor.mode == Mode::Continuable => Ok(StopReply::Settled),
+            Some(_) => Ok(StopReply::OneShot),
+            None => Err(DeliverError::Unknown(target.to_string())),
+        }
     }
 
     fn descends(&self, target: &AgentId, ancestor: &AgentId) -> bool {

@@ -145,6 +145,16 @@ pub enum DeliverError {
     /// The receiver refused.
     #[error("agent {0} did not accept the message: {1}")]
     Refused(AgentId, SendError),
+    /// The message is too long for another agent's conversation.
+    #[error(
+        "the message has {bytes} bytes (limit: {limit}): put what is long into a file and say where"
+    )]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
     /// Where the child lives failed.
     #[error("agent {0} could not be reached: {1}")]
     Host(AgentId, HostError),
@@ -161,6 +171,7 @@ impl DeliverError {
             Self::ParentUnavailable => "PARENT_UNAVAILABLE",
             Self::Start(error) => error.code(),
             Self::Refused(_, error) => error.code(),
+            Self::TooLong { .. } => "MESSAGE_TOO_LONG",
             Self::Host(_, error) => error.code(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use offshoot_agent::{AgentId, Extension, Projection, RunId};
+use offshoot_agent::{AgentId, CallId, Extension, Projection, RunId};
 use serde_json::Value;
 
 use crate::{Mode, Outcome, TreeUsage};
@@ -28,6 +28,8 @@ pub struct RunRecord {
     pub label: String,
     /// The task that carries the run.
     pub task_id: Option<String>,
+    /// The tool call that waits for the run.
+    pub call_id: Option<CallId>,
 }
 
 impl RunRecord {
@@ -39,6 +41,7 @@ impl RunRecord {
             .with("mode", self.mode.as_str())
             .with("label", self.label.as_str())
             .with_some("task_id", self.task_id.clone())
+            .with_some("call_id", self.call_id.as_ref().map(|id| id.0.clone()))
     }
 
     pub(crate) fn started(&self) -> Extension {
@@ -80,6 +83,7 @@ impl RunRecord {
             mode,
             label: event.field("label").unwrap_or_default().to_owned(),
             task_id: event.field("task_id").map(str::to_owned),
+            call_id: event.field("call_id").map(|id| CallId(id.to_owned())),
         })
     }
 }

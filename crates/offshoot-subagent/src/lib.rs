@@ -21,8 +21,10 @@ mod notice;
 mod one_shot;
 mod open;
 mod outcome;
+mod owed;
 mod provider;
 mod recover;
+mod remains;
 mod request;
 mod resident;
 mod schema;
@@ -47,9 +49,10 @@ pub use outcome::{Outcome, TreeUsage};
 pub use provider::{
     Capabilities, DEPTH_VARIABLE, Provider, ProviderError, Run, RunRequest, RunResult,
 };
+pub use remains::{EndedRun, ended_run};
 pub use request::{ChildRequest, Mode};
-pub use schema::{OutputSchema, SchemaError};
+pub use schema::{ANSWER_TOOL, OutputSchema, SchemaError};
 pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};
 pub use settle::Reported;
 pub use start::Started;
-pub use stop::StopSignal;
+pub use stop::{StopReply, StopSignal};

@@ -69,6 +69,7 @@ impl Subagents {
     /// broken, and what they say is below them is not listed.
     #[must_use]
     pub fn list(&self, agent: &Agent, descendants: bool) -> Vec<Listed> {
+        self.pay(agent);
         let mut listed = Vec::new();
         let mut seen = HashSet::from([agent.id().clone()]);
         let level = |parent: &AgentId, depth, runs: Vec<_>| Level {

@@ -47,7 +47,7 @@ type Tenants = Mutex<HashMap<AgentId, Arc<Tenant>>>;
 struct House {
     ground: Arc<Ground>,
     tenants: Tenants,
-    /// Runs that were taken back lately, of which no session tells any more.
+    /// Runs that were taken back lately, of which their parents' sessions do not tell.
     retracted: Mutex<VecDeque<RunId>>,
 }
 
@@ -320,14 +320,15 @@ impl ChildHost for LocalHost {
     }
 
     fn retract(&self, child: &Residency) {
-        match self.tenant(child) {
-            Some(tenant) if tenant.resumed => drop(tenant.child.begin_close(Pending::Keep)),
-            Some(tenant) => {
-                self.note_retracted(child);
-                // Dropping what it returns does not stop it.
-                drop(tenant.child.retract());
-            }
-            None => {}
+        let Some(tenant) = self.tenant(child) else {
+            return;
+        };
+        self.note_retracted(child);
+        if tenant.resumed {
+            tenant.child.begin_close(Pending::Keep);
+        } else {
+            // Dropping what it returns does not stop it.
+            drop(tenant.child.retract());
         }
     }
 

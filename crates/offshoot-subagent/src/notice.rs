@@ -1,16 +1,19 @@
 //! The words that tell a parent of its child. The one place that writes them.
 
-use offshoot_agent::{AgentId, Message, Source};
+use offshoot_agent::{AgentId, ContentBlock, Message, Source};
 use offshoot_core::text;
 
-use crate::Outcome;
 use crate::event::RunRecord;
 use crate::host::{Settlement, Waiting};
+use crate::{Mode, Outcome};
 
 /// The most of a child's closing message that goes into a notice, in bytes; the end is kept.
 const CLOSING_BYTES: usize = 32 * 1024;
 const WORDS_BYTES: usize = 4 * 1024;
 const ERROR_BYTES: usize = 500;
+
+/// What follows for whoever started a run that has ended.
+const ONE_SHOT: &str = "It was a one-shot run and cannot be sent messages.";
 
 /// Tells a parent how a run of its child ended.
 pub(crate) fn settled(settlement: &Settlement, run: &RunRecord) -> Message {
@@ -27,6 +30,20 @@ pub(crate) fn settled(settlement: &Settlement, run: &RunRecord) -> Message {
     Message::text(source, format!("{summary}{stopped}\n\n{closing}"))
 }
 
+/// As [`settled`], of a run that an earlier process left behind: told under the id of the run, so that it
+/// cannot be told twice. Without a session nobody knows what it said.
+pub(crate) fn left_behind(settlement: &Settlement, run: &RunRecord, known: bool) -> Message {
+    let mut notice = settled(settlement, run);
+    if let Ok(id) = run.run_id.as_str().parse() {
+        notice.id = id;
+    }
+    if !known && let Some(ContentBlock::Text { text }) = notice.content.first_mut() {
+        let summary = settlement.summary(run);
+        *text = format!("{summary}\n\nWhat it said went with the program.");
+    }
+    notice
+}
+
 impl Settlement {
     fn stopped_note(&self) -> String {
         match self.stopped.as_slice() {
@@ -39,7 +56,11 @@ impl Settlement {
         let who = name(&run.child, &run.label);
         match self.outcome {
             Outcome::Completed => {
-                format!("{who} finished. It is idle until it is sent another message.")
+                let after = match run.mode {
+                    Mode::Continuable => "It is idle until it is sent another message.",
+                    Mode::OneShot => ONE_SHOT,
+                };
+                format!("{who} finished. {after}")
             }
             Outcome::Aborted => format!("{who} was stopped before it finished."),
             Outcome::MaxTokens => format!("{who} ran out of tokens before it finished."),
@@ -49,9 +70,11 @@ impl Settlement {
                 None => format!("{who} failed."),
             },
             Outcome::Lost => {
-                format!(
-                    "{who} was lost: the program ended while it ran. It can be sent another message."
-                )
+                let after = match run.mode {
+                    Mode::Continuable => "It can be sent another message.",
+                    Mode::OneShot => ONE_SHOT,
+                };
+                format!("{who} was lost: the program ended while it ran. {after}")
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::event::RunRecord;
 use crate::host::Settlement;
 use crate::limit::Place;
 use crate::provider::contain;
-use crate::settle::{charge, tell_parent};
+use crate::settle::charge;
 use crate::{
     ChildRequest, Mode, Outcome, OutputSchema, Provider, ProviderError, Run, RunRequest, RunResult,
     StartError, StopSignal, Subagents, TreeUsage, compose,
@@ -146,6 +146,7 @@ impl Subagents {
         let parent = request.parent.clone();
         let run_id = RunId::fresh();
         let (label, task_id) = (compose::label(&request.label), request.task_id.clone());
+        let call_id = request.call_id.clone();
         let (name, generation) = (request.provider.clone(), request.generation);
         let record = move |child: &AgentId, run_id: &RunId| RunRecord {
             child: child.clone(),
@@ -154,6 +155,7 @@ impl Subagents {
             mode: Mode::OneShot,
             label: label.clone(),
             task_id: task_id.clone(),
+            call_id: call_id.clone(),
         };
         let published: Arc<OnceLock<AgentId>> = Arc::default();
         let publish = {
@@ -275,7 +277,7 @@ impl Subagents {
             stopped: Vec::new(),
         };
         charge(parent, settlement.usage);
-        tell_parent(parent, record, &settlement, false);
+        self.settle_up(parent, record, &settlement, false);
         OneShotResult {
             child: record.child.clone(),
             run_id: record.run_id.clone(),

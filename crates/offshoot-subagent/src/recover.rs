@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use offshoot_agent::{Agent, Event, Projection, RunId};
+use offshoot_agent::{Agent, Event, MessageId, Projection, RunId};
 
 use crate::event::{RunRecord, open_runs};
 use crate::ground::Ground;
 use crate::host::Settlement;
+use crate::remains::{Remains, cut_calls};
 use crate::settle::{charge, tell_parent};
 use crate::{Mode, Outcome, Subagents, TreeUsage, notice};
 
@@ -22,15 +23,19 @@ impl Subagents {
 impl Ground {
     pub(crate) fn recover(&self, agent: &Agent) {
         self.retell(agent);
+        self.tell_of_cut_calls(agent);
         self.work().retell(agent);
         for run in agent.with_projection(open_runs) {
-            let settlement = self.left_behind(&run);
+            let (settlement, known) = self.left_behind(&run);
             // Of a child that was lost, its own lost children are in its settlement already.
             if agent.parent_id().is_none() {
                 charge(agent, settlement.usage);
             }
             // The notice of a task tells of the run that it carried.
-            tell_parent(agent, &run, &settlement, run.task_id.is_none());
+            let announce = run.task_id.is_none();
+            let notice = announce.then(|| notice::left_behind(&settlement, &run, known));
+            // What is refused now is found again by the next recovery.
+            let _ = tell_parent(agent, &run, &settlement, notice);
         }
         self.work().recover(agent);
     }
@@ -39,28 +44,42 @@ impl Ground {
     /// settlement as the last event: its notice is still owed.
     fn retell(&self, agent: &Agent) {
         let owed = agent.with_projection(|p| p.last_fact().and_then(RunRecord::read_settled));
-        let Some((run, outcome, usage)) = owed.filter(|(run, ..)| run.mode == Mode::Continuable)
-        else {
-            return;
-        };
+        if let Some(end) = owed.filter(|(run, ..)| run.mode == Mode::Continuable) {
+            self.tell_again(agent, end);
+        }
+    }
+
+    fn tell_of_cut_calls(&self, agent: &Agent) {
+        for end in agent.with_projection(cut_calls) {
+            let told: Option<MessageId> = end.0.run_id.as_str().parse().ok();
+            let known = |id: &MessageId| agent.with_projection(|p| p.knows_message(id));
+            if told.as_ref().is_none_or(known) {
+                continue;
+            }
+            self.tell_again(agent, end);
+        }
+    }
+
+    /// Tells of a settlement that is on the record.
+    fn tell_again(&self, agent: &Agent, (run, outcome, usage): (RunRecord, Outcome, TreeUsage)) {
+        let (left, known) = self.left_behind(&run);
         let settlement = Settlement {
             outcome,
             usage,
-            ..self.left_behind(&run)
+            ..left
         };
-        if let Err(error) = agent.notify(notice::settled(&settlement, &run), true) {
+        let notice = notice::left_behind(&settlement, &run, known);
+        if let Err(error) = agent.notify(notice, true) {
             tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
         }
     }
 
-    fn left_behind(&self, run: &RunRecord) -> Settlement {
-        let projection = self.host.store.project(&run.child);
-        let projection = projection.unwrap_or_else(|error| {
-            tracing::warn!(child = %run.child, %error, "a child's session cannot be read");
-            Projection::default()
-        });
+    /// What a run came to, by its session; and whether there is one.
+    fn left_behind(&self, run: &RunRecord) -> (Settlement, bool) {
+        let remains = Remains::of(self.host.store.as_ref(), &run.child);
+        let projection = &remains.session;
         let facts = projection.facts();
-        let cut = facts.end.is_none() || self.was_cut(&projection);
+        let cut = facts.end.is_none() || self.was_cut(projection);
         let outcome = if cut {
             Outcome::Lost
         } else {
@@ -69,15 +88,16 @@ impl Ground {
         if run.mode == Mode::OneShot {
             self.discard_unread(run);
         }
-        Settlement {
+        let settlement = Settlement {
             outcome,
-            text: facts.text.clone(),
+            text: remains.text(outcome),
             cut: facts.cut,
             error: facts.error.clone(),
-            usage: self.cost(&projection, self.settings.max_depth),
+            usage: self.cost(projection, self.settings.max_depth),
             stopped: Vec::new(),
             generation: facts.generation + 1,
-        }
+        };
+        (settlement, remains.known)
     }
 
     /// Whether a session stopped in the middle of something: a turn, an unread message that would have

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use offshoot_agent::{Agent, ToolFilter};
+use offshoot_agent::{Agent, CallId, ToolFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::OutputSchema;
@@ -55,6 +55,9 @@ pub struct ChildRequest {
     pub generation: u64,
     /// The background task that carries a one-shot run, as it is called in events.
     pub task_id: Option<String>,
+    /// The tool call that waits for a one-shot run: when its result is cut off by the death of the
+    /// process, the agent is told of the end all the same.
+    pub call_id: Option<CallId>,
     /// What is added to the child's first message, after the prompt.
     pub guidance: Option<String>,
 }
@@ -78,6 +81,7 @@ impl ChildRequest {
             output_schema: None,
             generation: 0,
             task_id: None,
+            call_id: None,
             guidance: None,
         }
     }

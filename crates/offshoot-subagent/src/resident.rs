@@ -126,10 +126,10 @@ impl Subagents {
                 }
             }
             (Effect::RecordSettlement, With::Report(Report::Settled(settlement))) => {
-                conclude(resident, settlement, false);
+                self.conclude(resident, settlement, false);
             }
             (Effect::TellSettlement, With::Report(Report::Settled(settlement))) => {
-                conclude(resident, settlement, true);
+                self.conclude(resident, settlement, true);
             }
             (Effect::Release, _) => self.release(resident),
             (effect, _) => debug_assert!(false, "{effect:?} without what it needs"),
@@ -146,15 +146,15 @@ impl Subagents {
         self.leave(resident);
         drop(ties.hold);
     }
-}
 
-fn conclude(resident: &Resident, settlement: &Settlement, announce: bool) {
-    tracing::info!(
-        child = %resident.child(),
-        run = %resident.residency.run,
-        outcome = %settlement.outcome,
-        "subagent settled"
-    );
-    settle::charge(&resident.parent, settlement.usage);
-    settle::tell_parent(&resident.parent, &resident.run, settlement, announce);
+    fn conclude(&self, resident: &Resident, settlement: &Settlement, announce: bool) {
+        tracing::info!(
+            child = %resident.child(),
+            run = %resident.residency.run,
+            outcome = %settlement.outcome,
+            "subagent settled"
+        );
+        settle::charge(&resident.parent, settlement.usage);
+        self.settle_up(&resident.parent, &resident.run, settlement, announce);
+    }
 }

@@ -7,6 +7,10 @@ use offshoot_core::text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The tool with which a child of this process gives an answer that has a schema. No other tool may have
+/// its name.
+pub const ANSWER_TOOL: &str = "structured_output";
+
 /// The most bytes that a schema may have, as JSON.
 const SCHEMA_BYTES: usize = 64 * 1024;
 /// How many violations are named at once, and how long each may be.

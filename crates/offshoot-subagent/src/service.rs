@@ -10,6 +10,7 @@ use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
 
 use crate::ground::Ground;
 use crate::limit::TreeLimit;
+use crate::owed::OwedSettlements;
 use crate::resident::Resident;
 use crate::{Capabilities, ChildHost, LocalHost, Provider, RegisterError, StartError};
 
@@ -88,6 +89,7 @@ pub(crate) struct Inner {
     pub(crate) ground: Arc<Ground>,
     residents: Mutex<HashMap<AgentId, Arc<Resident>>>,
     children: Arc<dyn ChildHost>,
+    pub(crate) owed: OwedSettlements,
 }
 
 /// Delegation in one runtime. Cloning gives another handle to the same service.
@@ -127,6 +129,7 @@ impl Subagents {
             children: place(LocalHost::new(Arc::clone(&ground))),
             ground,
             residents: Mutex::default(),
+            owed: OwedSettlements::default(),
         }))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use offshoot_agent::{Agent, Pending, Projection};
+use offshoot_agent::{Agent, Message, Pending, Projection, SendError};
 use offshoot_core::text;
 
 use crate::event::{self, RunRecord};
@@ -130,21 +130,21 @@ pub(crate) fn charge(parent: &Agent, usage: TreeUsage) {
     parent.add_subtree_usage(usage.total(), usage.total_wall());
 }
 
-/// Records the settlement in the parent's session and, when `announce`, tells it.
+/// Records the settlement in the parent's session and, with a notice, tells it. What is refused was
+/// logged.
 pub(crate) fn tell_parent(
     parent: &Agent,
     run: &RunRecord,
     settlement: &Settlement,
-    announce: bool,
-) {
+    notice: Option<Message>,
+) -> Result<(), SendError> {
     let fact = run.settled(settlement.outcome, settlement.usage);
-    let told = if announce {
-        let message = crate::notice::settled(settlement, run);
-        parent.notify_with(vec![fact], message, true).map(drop)
-    } else {
-        parent.record(fact)
+    let told = match notice {
+        Some(notice) => parent.notify_with(vec![fact], notice, true).map(drop),
+        None => parent.record(fact),
     };
-    if let Err(error) = told {
+    if let Err(error) = &told {
         tracing::warn!(child = %run.child, %error, "a settlement could not be recorded");
     }
+    told
 }

@@ -74,6 +74,7 @@ impl Subagents {
     pub async fn start(&self, request: ChildRequest) -> Result<Started, StartError> {
         let provider = self.check_request(&request, Mode::Continuable)?;
         let parent = &request.parent;
+        self.pay(parent);
         let run_id = RunId::fresh();
         let run = RunRecord {
             child: AgentId::fresh(),
@@ -82,6 +83,7 @@ impl Subagents {
             mode: Mode::Continuable,
             label: compose::label(&request.label),
             task_id: None,
+            call_id: None,
         };
         let child = run.child.clone();
         let opening = Opening::enter(self, parent, run)

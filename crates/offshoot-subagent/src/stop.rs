@@ -1,4 +1,4 @@
-//! How a run is asked to stop, and why.
+//! How a child is asked to stop, and what comes of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -52,6 +52,33 @@ impl StopSignal {
         Self {
             token: self.token.child_token(),
             reason: Arc::clone(&self.reason),
+        }
+    }
+}
+
+/// What became of the stop of a child. Only the first one changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a stop of a child that has settled does nothing"]
+pub enum StopReply {
+    /// It stops, now or as soon as it is resident.
+    Requested,
+    /// It was ending already.
+    Ending,
+    /// It had settled already.
+    Settled,
+    /// It is a one-shot run, or was one: whoever waits for it, or the task that carries it, stops it.
+    OneShot,
+}
+
+impl StopReply {
+    /// The name in values.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Ending => "ending",
+            Self::Settled => "settled",
+            Self::OneShot => "one_shot",
         }
     }
 }

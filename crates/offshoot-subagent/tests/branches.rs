@@ -7,8 +7,8 @@ mod support;
 use std::sync::Arc;
 
 use offshoot_agent::{Agent, AgentSpec, Pending, RunId, Status};
-use offshoot_subagent::{Descriptor, Mode, SubagentSettings};
-use support::{Act, Failing, Gate, World, request, runs_at, soon};
+use offshoot_subagent::{Descriptor, Mode, StopReply, SubagentSettings};
+use support::{Act, Gate, Refusing, World, request, runs_at, soon};
 
 fn two() -> SubagentSettings {
     SubagentSettings {
@@ -43,7 +43,8 @@ async fn s168_a_live_agent_that_nobody_manages_is_not_adopted() {
         let sent = world.subagents.send(&root, wild.id().as_str(), "x", 0);
         let error = sent.await.unwrap_err();
         assert_eq!(error.code(), "NOT_RESUMABLE", "{error}");
-        assert!(!world.subagents.dispose(wild.id()));
+        let disposed = world.subagents.dispose(wild.id());
+        assert_ne!(disposed.ok(), Some(StopReply::Requested));
         assert_eq!(
             world.events.lock().unwrap().len(),
             before,
@@ -58,7 +59,7 @@ async fn s168_a_live_agent_that_nobody_manages_is_not_adopted() {
 
 #[tokio::test(start_paused = true)]
 async fn s177_a_child_whose_log_fails_is_told_as_failed_and_keeps_nobody() {
-    let store = Failing::default();
+    let store = Refusing::default();
     let refuse = store.refuse();
     let world = World::over(Arc::new(store), two());
     let root = world.root();
@@ -133,7 +134,10 @@ async fn s180_s188_the_end_of_a_subtree_is_its_own_though_a_part_of_it_fails() {
     let fail = async || Err("it is stuck".to_owned());
     lowest.scope().on_close("a thing of its own", fail).unwrap();
     tokio::task::yield_now().await;
-    assert!(world.subagents.dispose(top.id()));
+    assert_eq!(
+        world.subagents.dispose(top.id()).unwrap(),
+        StopReply::Requested
+    );
     let settled = world.settled(&root, &cut).await;
     assert_eq!(settled.field("outcome"), Some("aborted"));
     // The failing one is an error in its own parent's session, and kept nobody above it.

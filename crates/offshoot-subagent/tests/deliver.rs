@@ -427,6 +427,27 @@ async fn a_child_of_a_closing_parent_is_not_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s323_a_message_that_is_too_long_is_refused_and_resumes_nobody() {
+    let world = World::new();
+    let root = world.root();
+    let (run, child) = world.child(&root, "child", []).await;
+    world.settled(&root, &run).await;
+    soon("rest", root.rest()).await;
+    let limit = 256 * 1024;
+    for (bytes, code) in [(limit + 1, Some("MESSAGE_TOO_LONG")), (limit, None)] {
+        let message = "x".repeat(bytes);
+        let sent = world
+            .subagents
+            .send(&root, child.id().as_str(), &message, 0);
+        assert_eq!(sent.await.err().map(|error| error.code()), code);
+        let resumed = world.count("child session/start resumed");
+        assert_eq!(resumed, usize::from(code.is_none()));
+    }
+    soon("rest", root.rest()).await;
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn b085_a_new_child_has_only_its_own_task() {
     let world = World::new();
     let root = world.root();

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{AgentId, AgentSettings, MemoryStore, Message, Pending, RunId};
 use offshoot_subagent::{
-    Authority, Destination, Outcome, Report, Reported, Residency, Settlement, SubagentSettings,
-    TreeUsage, Verb, Waiting,
+    Authority, Destination, Outcome, Report, Reported, Residency, Settlement, StopReply,
+    SubagentSettings, TreeUsage, Verb, Waiting,
 };
-use support::{Act, Break, Broken, Far, Gate, World, request, soon};
+use support::{Act, Break, Broken, Far, Gate, Refusing, World, request, soon};
 
 fn one() -> SubagentSettings {
     SubagentSettings {
@@ -29,6 +29,43 @@ fn breaking(answer: Option<Gate>) -> (World, Broken) {
         Arc::new(made.insert(broken).clone())
     });
     (world, made.unwrap())
+}
+
+/// An opening that strays and comes when its residency was taken back must not bring it back.
+#[tokio::test(start_paused = true)]
+async fn what_was_retracted_is_not_revived_by_a_late_repetition() {
+    let mut made = None;
+    let store = Refusing::default();
+    let refuse = store.refuse();
+    let agents = AgentSettings::default();
+    let world = World::hosted(Arc::new(store), one(), agents, |home| {
+        Arc::new(made.insert(Broken::new(home, None)).clone())
+    });
+    let broken = made.unwrap();
+    let root = world.root();
+    let (run, child) = world.child(&root, "child", []).await;
+    world.settled(&root, &run).await;
+    soon("rest", root.rest()).await;
+    for resumed in [false, true] {
+        refuse.events("subagent/started");
+        let code = match resumed {
+            true => {
+                let sent = world.subagents.send(&root, child.id().as_str(), "x", 0);
+                sent.await.unwrap_err().code()
+            }
+            false => {
+                let started = world.subagents.start(request(&root, "new")).await;
+                started.unwrap_err().code()
+            }
+        };
+        assert_eq!(code, "LOG_FAILED", "{resumed}");
+        soon("the end of it", root.scope().unheld()).await;
+        refuse.nothing();
+        let again = broken.reopen().await.map(drop);
+        let code = again.map_err(|error| error.code());
+        assert_eq!(code, Err("DUPLICATE_RUN"), "resumed: {resumed}");
+    }
+    world.close(&root).await;
 }
 
 fn settlement() -> Report {
@@ -116,8 +153,9 @@ async fn a_report_after_the_end_was_asked_for_is_late() {
         child: child.id().clone(),
         run: run.run_id.clone(),
     };
-    assert!(world.subagents.dispose(child.id()));
-    assert!(!world.subagents.dispose(child.id()), "once");
+    for expected in [StopReply::Requested, StopReply::Ending] {
+        assert_eq!(world.subagents.dispose(child.id()).unwrap(), expected);
+    }
     let told = world.subagents.report(&of, &waiting(1)).await;
     assert_eq!(told, Reported::Late);
     world.settled(&root, &run).await;
@@ -291,10 +329,8 @@ async fn whatever_a_connection_does_each_end_is_told_once_and_each_message_read_
                     .deliver(Authority::Host, child.id(), again.clone(), Verb::Followup);
             assert_eq!(to.await.err().map(|error| error.code()), expected);
         }
-        world
-            .subagents
-            .interrupt(Authority::Agent(&root), cut.id())
-            .unwrap();
+        let reply = world.subagents.interrupt(Authority::Agent(&root), cut.id());
+        assert_eq!(reply.unwrap(), StopReply::Requested);
         gate.open();
         soon("rest", root.rest()).await;
         let started = world.extensions(root.id(), "subagent/started").len();

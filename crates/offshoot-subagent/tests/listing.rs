@@ -6,12 +6,14 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use offshoot_agent::{
-    Agent, AgentId, Event, Extension, JsonlStore, Origin, RunId, SessionStart, StoredEvent,
+    Agent, AgentId, Event, Extension, JsonlStore, MemoryStore, Origin, RunId, SessionStart,
+    StoredEvent,
 };
 use offshoot_subagent::{ChildRequest, ChildStatus, Descriptor, Mode, SubagentSettings};
-use support::{Act, World, request, soon};
+use support::{Act, Watched, World, request, soon};
 use tokio_util::sync::CancellationToken;
 
 fn world(folder: &Path) -> World {
@@ -228,5 +230,21 @@ async fn s252_a_continuable_child_below_a_one_shot_one_is_found() {
     assert_eq!(rows(&world, &root), ready(&[("below", 2)]));
     assert!(world.subagents.list(&root, false).is_empty());
     soon("rest", root.rest()).await;
+    world.close(&root).await;
+}
+
+/// Identity is at the beginning of a log: who lists its children reads no more of theirs, and with the
+/// descendants each log once.
+#[tokio::test(start_paused = true)]
+async fn s315_children_are_listed_without_reading_their_logs() {
+    let watched = Watched::new(Arc::new(MemoryStore::default()));
+    let scans = watched.scans();
+    let world = World::over(Arc::new(watched), SubagentSettings::default());
+    let root = family(&world).await;
+    for (descendants, listed, read) in [(false, 3, 0), (true, 4, 4)] {
+        scans.store(0, Ordering::Relaxed);
+        assert_eq!(world.subagents.list(&root, descendants).len(), listed);
+        assert_eq!(scans.load(Ordering::Relaxed), read, "{descendants}");
+    }
     world.close(&root).await;
 }

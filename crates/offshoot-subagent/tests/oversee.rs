@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use offshoot_agent::{AgentId, Message, Status, TurnEndReason};
-use offshoot_subagent::{Authority, ChildStatus, Destination, Verb};
+use offshoot_subagent::{Authority, ChildStatus, Destination, StopReply, Verb};
 use support::{Act, Gate, World, request, soon};
 
 #[tokio::test(start_paused = true)]
@@ -27,10 +27,10 @@ async fn t24_after_an_interrupt_parked_messages_wait_for_the_next_one() {
         .deliver(Authority::Host, child.id(), parked, Verb::Followup)
         .await;
     to.unwrap();
-    world
+    let reply = world
         .subagents
-        .interrupt(Authority::Agent(&root), child.id())
-        .unwrap();
+        .interrupt(Authority::Agent(&root), child.id());
+    assert_eq!(reply.unwrap(), StopReply::Requested);
     soon("idle", child.idle()).await;
     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     assert_eq!(child.status(), Status::Idle, "it stays");
@@ -85,12 +85,13 @@ async fn s229_only_ancestors_interrupt_and_the_descendants_go_on() {
             .unwrap_err();
         assert_eq!(error.code(), "UNKNOWN_AGENT");
     }
-    assert!(world.subagents.interrupt(Authority::Host, &nobody).is_ok());
+    let error = world.subagents.interrupt(Authority::Host, &nobody);
+    assert_eq!(error.unwrap_err().code(), "UNKNOWN_AGENT");
     assert_eq!(grandchild.status(), Status::Running);
-    world
+    let reply = world
         .subagents
-        .interrupt(Authority::Agent(&root), grandchild.id())
-        .unwrap();
+        .interrupt(Authority::Agent(&root), grandchild.id());
+    assert_eq!(reply.unwrap(), StopReply::Requested);
     soon("idle", grandchild.idle()).await;
     assert_eq!(
         (lowest.status(), child.status()),
@@ -100,10 +101,14 @@ async fn s229_only_ancestors_interrupt_and_the_descendants_go_on() {
     let settled = world.settled(&child, &run).await;
     // Its own child's notice woke it once more, so it did end well.
     assert_eq!(settled.field("outcome"), Some("completed"));
-    world
+    let reply = world
         .subagents
-        .interrupt(Authority::Agent(&root), grandchild.id())
-        .expect("a no-op");
+        .interrupt(Authority::Agent(&root), grandchild.id());
+    assert_eq!(
+        reply.unwrap(),
+        StopReply::Settled,
+        "a no-op, and it says so"
+    );
     soon("rest", root.rest()).await;
     assert_eq!(
         world.extensions(child.id(), "subagent/started").len(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use offshoot_agent::{AgentId, Event, HistoryItem, JsonlStore, Message, SessionStore};
 use offshoot_subagent::{ChildRequest, SubagentSettings};
-use support::{Act, Gate, World, request, soon};
+use support::{Act, Gate, Watched, World, request, soon};
 
 fn store(folder: &Path) -> Arc<dyn SessionStore> {
     Arc::new(JsonlStore::open_folder(folder).unwrap())
@@ -213,9 +213,11 @@ async fn a_resumed_child_is_told_of_its_own_lost_child() {
         .await;
     arrived.opened().await;
     let copy = killed(folder.path());
-    let after = world(copy.path());
+    let watched = Arc::new(Watched::new(store(copy.path())));
+    let after = World::over(watched, SubagentSettings::default());
     let resumed = after.resume_root(root.id());
     soon("rest", resumed.rest()).await;
+    assert_eq!(after.subagents.list(&resumed, true).len(), 2);
     assert_eq!(
         after.count("child subagent/settled below lost"),
         0,

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use offshoot_agent::{AgentSettings, CancelCause, MemoryStore, Pending, Status, TurnEndReason};
-use offshoot_subagent::{Authority, SubagentSettings, TreeUsage};
+use offshoot_subagent::{Authority, StopReply, SubagentSettings, TreeUsage};
 use support::{Act, Gate, World, request, runs_at, soon};
 
 #[tokio::test(start_paused = true)]
@@ -83,13 +83,19 @@ async fn b007_stopping_and_disposal_are_told_exactly_once() {
             .await;
         arrived.opened().await;
         if dispose {
-            assert!(world.subagents.dispose(child.id()));
+            assert_eq!(
+                world.subagents.dispose(child.id()).unwrap(),
+                StopReply::Requested
+            );
         } else {
             child.cancel(CancelCause::Parent, Pending::Discard);
         }
         let settled = world.settled(&root, &run).await;
         assert_eq!(settled.field("outcome"), Some("aborted"));
-        assert!(!world.subagents.dispose(child.id()), "it is gone");
+        assert_eq!(
+            world.subagents.dispose(child.id()).unwrap(),
+            StopReply::Settled
+        );
         soon("rest", root.rest()).await;
         let notices = world.accepted(root.id(), "settled");
         assert_eq!(notices.len(), 1);
@@ -224,7 +230,10 @@ async fn a_tree_settles_child_first_though_its_middle_is_disposed() {
     let (_, lowest) = world
         .child(&grandchild, "lowest", [Act::after(&gate, Act::Say("l"))])
         .await;
-    assert!(world.subagents.dispose(child.id()));
+    assert_eq!(
+        world.subagents.dispose(child.id()).unwrap(),
+        StopReply::Requested
+    );
     world.settled(&root, &run).await;
     let order = [
         "lowest agent/status Closed",
@@ -330,10 +339,10 @@ async fn t3_an_interrupt_of_a_waiting_child_stops_its_work_and_it_settles_aborte
         .unwrap();
     let child = world.born(&run.child);
     world.until_idle_and_waiting(&child).await;
-    world
+    let reply = world
         .subagents
-        .interrupt(Authority::Agent(&root), child.id())
-        .unwrap();
+        .interrupt(Authority::Agent(&root), child.id());
+    assert_eq!(reply.unwrap(), StopReply::Requested);
     let settled = world.settled(&root, &run).await;
     assert_eq!(settled.field("outcome"), Some("aborted"));
     soon("rest", root.rest()).await;
@@ -359,10 +368,10 @@ async fn an_interrupt_that_comes_too_late_changes_no_outcome() {
     done.open();
     closing.opened().await;
     assert_eq!(child.status(), Status::Closing);
-    world
+    let reply = world
         .subagents
-        .interrupt(Authority::Agent(&root), child.id())
-        .unwrap();
+        .interrupt(Authority::Agent(&root), child.id());
+    assert_eq!(reply.unwrap(), StopReply::Requested, "its host is asked");
     gate.open();
     let settled = world.settled(&root, &run).await;
     assert_eq!(settled.field("outcome"), Some("completed"));

@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use offshoot_agent::{MemoryStore, Pending, ToolFilter};
+use offshoot_agent::{Agent, Pending, ToolFilter};
 use offshoot_subagent::{Capabilities, ChildRequest, Mode, StartError, SubagentSettings};
 use support::{Act, Fault, Gate, Odd, Refusing, World, request, soon};
 use tokio_util::sync::CancellationToken;
@@ -258,21 +257,17 @@ async fn a_parent_that_closes_while_the_provider_prepares_gets_no_child() {
 #[tokio::test(start_paused = true)]
 async fn a_start_that_cannot_be_recorded_leaves_nothing() {
     for kind in ["subagent/started", "session/start"] {
-        let refuse = Arc::new(AtomicBool::new(false));
-        let store = Refusing {
-            inner: MemoryStore::default(),
-            refuse: Arc::clone(&refuse),
-            kind,
-        };
+        let store = Refusing::default();
+        let refuse = store.refuse();
         let world = World::over(Arc::new(store), one());
         let root = world.root();
-        refuse.store(true, Ordering::SeqCst);
+        refuse.events(kind);
         let error = world
             .subagents
             .start(request(&root, "child"))
             .await
             .unwrap_err();
-        refuse.store(false, Ordering::SeqCst);
+        refuse.nothing();
         assert!(
             error.to_string().contains("disk is full"),
             "{kind}: {error}"
@@ -282,12 +277,12 @@ async fn a_start_that_cannot_be_recorded_leaves_nothing() {
             [root.id().clone()],
             "{kind}: no session is left that nobody knows of"
         );
-        refuse.store(true, Ordering::SeqCst);
+        refuse.events(kind);
         let run = world
             .subagents
             .run(request(&root, "run"), CancellationToken::new());
         let error = run.await.unwrap_err();
-        refuse.store(false, Ordering::SeqCst);
+        refuse.nothing();
         assert_eq!(error.code(), "PROVIDER_FAILED", "{kind}: {error}");
         assert_eq!(
             world.host.store.sessions().unwrap().len(),
@@ -304,16 +299,12 @@ async fn a_start_that_cannot_be_recorded_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_its_caller_was_refused_is_not_announced() {
-    let refuse = Arc::new(AtomicBool::new(false));
+    let store = Refusing::default();
+    let refuse = store.refuse();
     let kind = "inbox/inserted";
-    let store = Refusing {
-        inner: MemoryStore::default(),
-        refuse: Arc::clone(&refuse),
-        kind,
-    };
     let world = World::over(Arc::new(store), one());
     let root = world.root();
-    refuse.store(true, Ordering::SeqCst);
+    refuse.events(kind);
     let error = world
         .subagents
         .start(request(&root, "child"))
@@ -321,11 +312,58 @@ async fn a_child_that_its_caller_was_refused_is_not_announced() {
         .unwrap_err();
     assert_eq!(error.code(), "LOG_FAILED", "{error}");
     soon("the end of it", root.scope().unheld()).await;
-    refuse.store(false, Ordering::SeqCst);
+    refuse.nothing();
     // What was recorded as started is recorded as settled, and nobody is told of it.
     assert_eq!(world.extensions(root.id(), "subagent/settled").len(), 1);
     assert!(world.accepted(root.id(), "settled").is_empty());
     place_is_free(&world, &root).await;
+    world.close(&root).await;
+}
+
+/// Whoever is begun with another one's past, or goes on with its own, is as deep as its ancestors say.
+#[tokio::test(start_paused = true)]
+async fn b107_a_fork_and_a_resumed_child_are_as_deep_as_before() {
+    let world = World::with(SubagentSettings {
+        max_depth: 2,
+        ..SubagentSettings::default()
+    });
+    let root = world.root();
+    let gate = Gate::default();
+    let stay = [Act::after(&gate, Act::Say("done"))];
+    let (_, child) = world.child(&root, "child", stay).await;
+    let fork = ChildRequest {
+        provider: "fork".to_owned(),
+        ..request(&child, "fork")
+    };
+    let refused: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let tries = |label: &'static str| {
+        let (service, seen) = (world.subagents.clone(), Arc::clone(&refused));
+        move |agent: Agent| async move {
+            assert_eq!(agent.depth(), 2);
+            for provider in ["spawn", "fork"] {
+                let asked = ChildRequest {
+                    provider: provider.to_owned(),
+                    ..request(&agent, label)
+                };
+                let error = service.start(asked).await.unwrap_err();
+                seen.lock().unwrap().push(error.code());
+            }
+        }
+    };
+    let acts = [
+        Act::work(tries("first"), Act::Say("one")),
+        Act::work(tries("again"), Act::Say("two")),
+    ];
+    world.cast.plays("fork", acts);
+    let started = world.subagents.start(fork).await.unwrap();
+    world.settled(&child, &started).await;
+    let sent = world
+        .subagents
+        .send(&child, started.child.as_str(), "again", 0);
+    sent.await.unwrap();
+    gate.open();
+    soon("rest", root.rest()).await;
+    assert_eq!(*refused.lock().unwrap(), ["DEPTH_LIMIT"; 4]);
     world.close(&root).await;
 }
 

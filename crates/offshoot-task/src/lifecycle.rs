@@ -75,9 +75,9 @@ impl Lifecycle {
 
     /// A task that ended in an earlier process. Its end is not told, and whoever restored it sees to
     /// the notice.
-    pub(crate) fn lost() -> Self {
+    pub(crate) fn ended(status: TaskStatus) -> Self {
         Self {
-            status: TaskStatus::Failed,
+            status,
             told: Told {
                 started: true,
                 stopping: true,

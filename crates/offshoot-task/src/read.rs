@@ -27,7 +27,9 @@ use crate::wait::Claim;
 /// the same text again.
 ///
 /// While it is open nobody else gets its text: another reading has what this one has not, and says
-/// how much is [elsewhere](Self::elsewhere). So of two readers of one task each byte has one.
+/// how much is [elsewhere](Self::elsewhere). So of two readers of one task each byte has one. A final
+/// output is no stream, and whoever asks for it has it: all of its open readings do, unless one of them
+/// is [alone](crate::TaskRegistry::read_alone).
 #[must_use = "dropping it consumes nothing: the output counts as unread"]
 pub struct Reading {
     text: String,
@@ -50,7 +52,7 @@ struct Held {
 enum Part {
     /// Of a stream; empty once it was given back.
     Ranges(Vec<Range<u64>>),
-    /// A final output, which everybody may have.
+    /// A final output.
     Final,
 }
 
@@ -61,7 +63,10 @@ impl Held {
         let record = table.records.get_mut(self.key);
         match (record.map(|record| &mut record.output), part) {
             (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.commit(&ranges),
-            (Some(Output::Final { read, .. }), Part::Final) => *read = true,
+            (Some(Output::Final { read, open, .. }), Part::Final) => {
+                *read = true;
+                open.leave();
+            }
             _ => {}
         }
     }
@@ -69,16 +74,15 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Part::Ranges(ranges) = &self.part else {
-            return;
-        };
-        if ranges.is_empty() {
+        if matches!(&self.part, Part::Ranges(ranges) if ranges.is_empty()) {
             return;
         }
         let mut table = self.shared.table();
         let record = table.records.get_mut(self.key);
-        if let Some(Output::Stream(stream)) = record.map(|record| &mut record.output) {
-            stream.unread.release(ranges);
+        match (record.map(|record| &mut record.output), &self.part) {
+            (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.release(ranges),
+            (Some(Output::Final { open, .. }), Part::Final) => open.leave(),
+            _ => {}
         }
     }
 }
@@ -182,6 +186,7 @@ impl Shared {
         self: &Arc<Self>,
         caller: ScopeId,
         id: &TaskId,
+        alone: bool,
     ) -> Result<Reading, AccessError> {
         let (key, snapshot, output, taken, claimed) = {
             let mut table = self.table();
@@ -189,13 +194,21 @@ impl Shared {
             let unknown = || AccessError::Unknown { id: id.clone() };
             let record = table.records.get_mut(key).ok_or_else(unknown)?;
             let claimed = !record.life.is_live() && record.life.arrive() == Arrival::Claimed;
-            let output = Copied::of(&record.output);
+            let mut copied = Copied::of(&record.output);
             let taken = match &mut record.output {
                 Output::Stream(stream) => stream.unread.take(stream.buffer.written()),
-                Output::Final { .. } | Output::None => Taken::default(),
+                Output::Final { output, open, .. } => {
+                    let mut taken = Taken::default();
+                    if !open.enter(alone) {
+                        copied = Copied::Nowhere;
+                        taken.elsewhere = output.end();
+                    }
+                    taken
+                }
+                Output::None => Taken::default(),
             };
             let snapshot = table.snapshot(key).ok_or_else(unknown)?;
-            (key, snapshot, output, taken, claimed)
+            (key, snapshot, copied, taken, claimed)
         };
         let claim = claimed.then(|| Claim::new(Arc::clone(self), key));
         let mut held = Held {

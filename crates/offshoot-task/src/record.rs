@@ -31,6 +31,7 @@ pub(crate) enum Output {
     Final {
         output: Arc<FinalOutput>,
         read: bool,
+        open: OpenReadings,
     },
     Stream(Box<Stream>),
 }
@@ -39,6 +40,33 @@ pub(crate) enum Output {
 pub(crate) struct Stream {
     pub(crate) buffer: OutputBuffer,
     pub(crate) unread: Unread,
+}
+
+/// Who reads a final output just now: nobody, so many, or one who wants nobody beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenReadings(u16);
+
+impl OpenReadings {
+    const ALONE: u16 = u16::MAX;
+
+    /// False when somebody else has it. Each reading that has it must [leave](Self::leave).
+    pub(crate) fn enter(&mut self, alone: bool) -> bool {
+        let free = match alone {
+            true => self.0 == 0,
+            false => self.0 < Self::ALONE - 1,
+        };
+        if free {
+            self.0 = if alone { Self::ALONE } else { self.0 + 1 };
+        }
+        free
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.0 = match self.0 {
+            Self::ALONE => 0,
+            shared => shared.saturating_sub(1),
+        };
+    }
 }
 
 /// The tail of an outcome's output; `dropped` bytes before it did not fit.
@@ -51,6 +79,17 @@ pub(crate) struct FinalOutput {
 }
 
 impl FinalOutput {
+    /// The end of `full` that fits into `limit` bytes.
+    pub(crate) fn bounded(full: &str, limit: usize, frame: Option<Box<Frame>>) -> Self {
+        let text = offshoot_core::text::tail(full, limit);
+        let dropped = (full.len() - text.len()) as u64;
+        Self {
+            text: text.into(),
+            dropped,
+            frame: frame.map(|frame| Box::new(frame.bounded())),
+        }
+    }
+
     /// Bytes of the whole output.
     pub(crate) fn end(&self) -> u64 {
         self.text.len() as u64 + self.dropped

@@ -323,7 +323,19 @@ impl TaskRegistry {
     ///
     /// As [`get`](Self::get).
     pub fn read(&self, caller: ScopeId, id: &TaskId) -> Result<Reading, AccessError> {
-        self.shared.read(caller, id)
+        self.shared.read(caller, id, false)
+    }
+
+    /// As [`read`](Self::read), for somebody whose text is shown beside those of others, so that it
+    /// must be in one of them: of a final output that another open reading has there is nothing here,
+    /// and while this reading has it there is nothing for others; it is
+    /// [elsewhere](Reading::elsewhere).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn read_alone(&self, caller: ScopeId, id: &TaskId) -> Result<Reading, AccessError> {
+        self.shared.read(caller, id, true)
     }
 
     /// The output from an absolute offset on, for somebody who looks on: unlike
@@ -372,23 +384,23 @@ impl TaskRegistry {
         }
     }
 
-    /// Records a task that an earlier process lost: it is `failed` with `detail`, finished now and
-    /// not reported, and its id is reserved. Neither its start nor its end is announced; when it is
-    /// read, [`Collected`](crate::TaskChange::Collected) is.
+    /// Records a task that ended in an earlier process, or was lost with it: it has this outcome, is
+    /// finished now and not reported, and its id is reserved. Neither its start nor its end is
+    /// announced; when it is read, [`Collected`](crate::TaskChange::Collected) is.
     ///
     /// # Errors
     ///
     /// [`StartError`]: the owner or the registry is closing, the label is empty, or the id is in use.
-    pub fn restore_lost(
+    pub fn restore(
         &self,
         owner: &Scope,
         id: TaskId,
         label: impl AsRef<str>,
         generation: u64,
-        detail: &str,
+        outcome: TaskOutcome,
     ) -> Result<(), StartError> {
         self.shared
-            .restore(owner, id, label.as_ref(), generation, detail)
+            .restore(owner, id, label.as_ref(), generation, outcome)
     }
 
     /// Ends the registry: no start is admitted from the moment of this call (not of its first poll),

@@ -16,7 +16,7 @@ use crate::id::TaskId;
 use crate::lifecycle::Lifecycle;
 use crate::owner::Owner;
 use crate::progress::Report;
-use crate::record::{Ended, Links, Live, Output, Record, Stage};
+use crate::record::{Ended, FinalOutput, Links, Live, OpenReadings, Output, Record, Stage};
 use crate::shared::Shared;
 use crate::slab::Key;
 use crate::spec::{CheckedSpec, TaskSpec, detail_line, label_line};
@@ -355,15 +355,26 @@ impl Shared {
         id
     }
 
-    /// Registers a task that an earlier process lost. See `TaskRegistry::restore_lost`.
+    /// Registers a task that ended in an earlier process. See `TaskRegistry::restore`.
     pub(crate) fn restore(
         self: &Arc<Self>,
         scope: &Scope,
         id: TaskId,
         label: &str,
         generation: u64,
-        detail: &str,
+        outcome: TaskOutcome,
     ) -> Result<(), StartError> {
+        let limit = self.config.output_window;
+        let frame = outcome.frame;
+        let output = outcome
+            .output
+            .or_else(|| frame.as_ref().map(|_| String::new()));
+        let output = output.map_or(Output::None, |full| Output::Final {
+            output: Arc::new(FinalOutput::bounded(&full, limit, frame)),
+            read: false,
+            open: OpenReadings::default(),
+        });
+        let detail = outcome.detail.as_deref().and_then(detail_line);
         let label = label_line(label).ok_or(StartError::EmptyLabel)?;
         let now = self.config.clock.now();
         let kind = id.task_kind();
@@ -383,7 +394,7 @@ impl Shared {
             }
             let kind = table.kinds.intern(kind);
             let key = table.records.insert(Record {
-                life: Lifecycle::lost(),
+                life: Lifecycle::ended(outcome.status),
                 kind,
                 n: id.number(),
                 owner,
@@ -395,9 +406,9 @@ impl Shared {
                 started_at: now,
                 stage: Stage::Ended(Ended {
                     ran: 0,
-                    detail: detail_line(detail).map(Into::into),
+                    detail: detail.map(Into::into),
                 }),
-                output: Output::None,
+                output,
                 stop: None,
                 report: None,
                 hold: None,

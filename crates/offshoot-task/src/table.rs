@@ -20,7 +20,7 @@ use crate::index::CounterMap;
 use crate::kinds::Kinds;
 use crate::observe::{Observers, TaskChange};
 use crate::owner::Owner;
-use crate::record::{Ended, FinalOutput, Output, Record, Stage};
+use crate::record::{Ended, FinalOutput, OpenReadings, Output, Record, Stage};
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::TaskSnapshot;
@@ -290,17 +290,10 @@ impl Table {
         }
         let output = output.or_else(|| frame.as_ref().map(|_| String::new()));
         if let (Output::None, Some(full)) = (&record.output, output) {
-            let text = offshoot_core::text::tail(&full, output_limit);
-            let dropped = (full.len() - text.len()) as u64;
-            let text = text.into();
-            let frame = frame.map(|frame| Box::new(frame.bounded()));
-            let output = Arc::new(FinalOutput {
-                text,
-                dropped,
-                frame,
-            });
+            let output = Arc::new(FinalOutput::bounded(&full, output_limit, frame));
             let read = false;
-            record.output = Output::Final { output, read };
+            let open = OpenReadings::default();
+            record.output = Output::Final { output, read, open };
         }
         if let Some(owner) = self.owners.get_mut(record.owner) {
             owner.live -= 1;

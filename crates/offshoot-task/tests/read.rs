@@ -131,6 +131,37 @@ async fn a_cut_reading_counts_what_was_cut_off_as_missing() {
 }
 
 #[tokio::test]
+async fn a_final_output_that_must_be_shown_once_has_one_reading() {
+    let (registry, owner) = fixture();
+    let (end, id) = start_gated(&registry, &owner);
+    end.send(TaskOutcome::completed().with_output("text"))
+        .unwrap();
+    owner.unheld().await;
+    let read = || registry.read(owner.id(), &id).unwrap();
+    let alone = || registry.read_alone(owner.id(), &id).unwrap();
+    let seen = |reading: &offshoot_task::Reading| (reading.text().to_owned(), reading.elsewhere());
+    let (whole, nothing) = (("text".to_owned(), 0), (String::new(), 4));
+    let (first, second) = (read(), read());
+    assert_eq!(
+        [seen(&first), seen(&second)],
+        [whole.clone(), whole.clone()]
+    );
+    assert_eq!(seen(&alone()), nothing);
+    drop(first);
+    assert_eq!(seen(&alone()), nothing, "the second one is open");
+    drop(second);
+    let notice = alone();
+    assert_eq!(seen(&notice), whole);
+    assert_eq!([seen(&read()), seen(&alone())], [nothing.clone(), nothing]);
+    drop(notice);
+    let notice = alone();
+    assert_eq!(seen(&notice), whole, "it came to nothing");
+    notice.commit();
+    assert_eq!(registry.get(owner.id(), &id).unwrap().unread, 0);
+    assert_eq!(seen(&read()), whole, "whoever asks has it again");
+}
+
+#[tokio::test]
 async fn a_final_output_is_empty_while_live_and_the_same_ever_after() {
     let (registry, owner) = fixture();
     let (end, id) = start_gated(&registry, &owner);

@@ -328,10 +328,11 @@ async fn b157_ids_of_an_earlier_process_are_unknown_or_lost_and_not_somebody_els
         "UNKNOWN_TASK"
     );
     let log = Log::attach(&registry);
+    let lost = || TaskOutcome::failed("lost in a restart").with_output("half");
     registry
-        .restore_lost(&owner, old.clone(), "make", 4, "lost in a restart")
+        .restore(&owner, old.clone(), "make", 4, lost())
         .unwrap();
-    let again = registry.restore_lost(&owner, old.clone(), "make", 4, "lost");
+    let again = registry.restore(&owner, old.clone(), "make", 4, lost());
     assert_eq!(again.unwrap_err().code(), "ID_IN_USE");
     let task = registry.get(owner.id(), &old).unwrap();
     assert_eq!(
@@ -341,7 +342,9 @@ async fn b157_ids_of_an_earlier_process_are_unknown_or_lost_and_not_somebody_els
     assert_eq!(task.detail.as_deref(), Some("lost in a restart"));
     assert_eq!(log.take(), [""; 0]);
     assert_eq!(owner.holds(), 0);
-    registry.read(owner.id(), &old).unwrap().commit();
+    let reading = registry.read(owner.id(), &old).unwrap();
+    assert_eq!(reading.text(), "half");
+    reading.commit();
     assert_eq!(log.take(), ["bash-3 Collected failed reported"]);
     assert_eq!(start(&registry, &owner, pending()).to_string(), "bash-4");
 }

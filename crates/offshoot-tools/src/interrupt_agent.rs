@@ -4,7 +4,7 @@ use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
 use offshoot_agent::{AgentId, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
-use offshoot_subagent::{Authority, DeliverError, Subagents};
+use offshoot_subagent::{Authority, DeliverError, StopReply, Subagents};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
@@ -48,12 +48,23 @@ impl InterruptAgent {
         let id: AgentId = target
             .parse()
             .map_err(|_| DeliverError::Unknown(text::one_line(target, 80)))?;
-        self.subagents
+        let reply = self
+            .subagents
             .interrupt(Authority::Agent(&call.agent), &id)?;
-        Ok(
-            ToolOutput::text(format!("interrupt requested for agent {id}"))
-                .with_value(json!({ "accepted": true })),
-        )
+        let nothing = match reply {
+            StopReply::Requested => "",
+            StopReply::Ending => ": it is ending already",
+            StopReply::Settled => ": it has finished already, and nothing was stopped",
+            StopReply::OneShot => {
+                ": it is a one-shot run and goes on; task_kill stops one that is a task"
+            }
+        };
+        let text = format!("interrupt requested for agent {id}{nothing}");
+        let mut value = json!({ "accepted": true });
+        if reply != StopReply::Requested {
+            value["state"] = reply.as_str().into();
+        }
+        Ok(ToolOutput::text(text).with_value(value))
     }
 }
 

@@ -6,36 +6,30 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_agent::{
-    Agent, AgentRegistry, Extension, HistoryItem, Message, MessageId, OUTCOME_UNKNOWN, Projection,
-    Source, Status,
-};
+use offshoot_agent::{Agent, AgentRegistry, Extension, Message, MessageId, Source, Status};
 use offshoot_core::text;
-use offshoot_subagent::{Interrupter, LiveWork};
 use offshoot_task::{
     Reading, StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
 };
-use serde_json::Value;
 
-use crate::shape::Shape;
 use crate::unsaid::{Owed, Unsaid};
 use crate::{NoticeSettings, quote, task_view};
 
-const STARTED: &str = "task/started";
+pub(crate) const STARTED: &str = "task/started";
 const STOPPING: &str = "task/stopping";
-const SETTLED: &str = "task/settled";
+pub(crate) const SETTLED: &str = "task/settled";
 /// The types of the events that say what becomes of an agent's tasks.
 pub const EVENT_TYPES: [&str; 3] = [STARTED, STOPPING, SETTLED];
 
-const LOST: &str = "lost in a restart";
-const SOURCE: &str = "task";
-const LABEL_BYTES: usize = 120;
+pub(crate) const LOST: &str = "lost in a restart";
+pub(crate) const SOURCE: &str = "task";
+pub(crate) const LABEL_BYTES: usize = 120;
 
 /// Writes tasks into their owners' sessions and tells the owners of their ends.
 pub(crate) struct TaskNotices {
     agents: AgentRegistry,
-    tasks: TaskRegistry,
-    settings: NoticeSettings,
+    pub(crate) tasks: TaskRegistry,
+    pub(crate) settings: NoticeSettings,
     /// Notices that only point at an output: withdrawn when it is read before they are.
     waiting: Mutex<HashMap<TaskId, MessageId>>,
     /// Ends that their owner's session did not take: said again at the owner's next change of a task.
@@ -63,11 +57,11 @@ impl TaskNotices {
 
     /// Tells the owner of an end; whether its session took the notice. What it did not take was not
     /// shown: the end stays unreported and its output unread.
-    fn tell(&self, agent: &Agent, task: &TaskSnapshot, facts: Vec<Extension>) -> bool {
+    pub(crate) fn tell(&self, agent: &Agent, task: &TaskSnapshot, facts: Vec<Extension>) -> bool {
         let limit = u64::try_from(self.settings.inline_bytes).unwrap_or(u64::MAX);
         // Decided by its size, before it is taken.
         let reading = (task.unread <= limit)
-            .then(|| self.tasks.read(agent.scope().id(), &task.id).ok())
+            .then(|| self.tasks.read_alone(agent.scope().id(), &task.id).ok())
             .flatten();
         // What another reading has may yet turn out not to have been shown: it is only named.
         let reading = reading.filter(|reading| reading.elsewhere() == 0);
@@ -300,227 +294,5 @@ fn add_line(words: &mut String, line: Option<&str>) {
     if let Some(line) = line {
         words.push('\n');
         words.push_str(line);
-    }
-}
-
-/// A task that a session says was started and does not say has ended.
-struct OpenTask {
-    id: TaskId,
-    label: String,
-    kind: String,
-    generation: u64,
-}
-
-/// What a session says of one of its tasks.
-fn read_started(event: &Extension) -> Option<OpenTask> {
-    if event.kind != STARTED {
-        return None;
-    }
-    let generation = event.fields.get("generation").and_then(|g| g.as_u64());
-    Some(OpenTask {
-        id: event.field("task_id")?.parse().ok()?,
-        label: event.field("label").unwrap_or_default().to_owned(),
-        kind: event.field("kind").unwrap_or_default().to_owned(),
-        generation: generation.unwrap_or(0),
-    })
-}
-
-fn open_tasks(projection: &Projection) -> Vec<OpenTask> {
-    let mut open: Vec<OpenTask> = Vec::new();
-    for event in projection.extensions() {
-        open.extend(read_started(event));
-        if event.kind == SETTLED {
-            let settled = event.field("task_id");
-            open.retain(|task| Some(task.id.to_string().as_str()) != settled);
-        }
-    }
-    open
-}
-
-/// An end and its notice are one append. A process that died in the middle of it left the end as the
-/// last event: its notice is still owed.
-fn owed(projection: &Projection) -> Option<Message> {
-    let fact = projection.last_fact().filter(|fact| fact.kind == SETTLED)?;
-    if fact.fields.get("reported")?.as_bool()? {
-        return None;
-    }
-    let id = fact.field("task_id")?;
-    let task = projection.extensions().filter_map(read_started);
-    let task = task.filter(|task| task.id.to_string() == id).last()?;
-    Some(task.message(fact.field("status")?, fact.field("detail")))
-}
-
-/// Ends that a call took, and whose process died before the result of the call was committed: the
-/// model was told of a call with an unknown outcome, and nothing of the task.
-fn taken_and_not_shown(projection: &Projection) -> Vec<Message> {
-    if !projection.interrupted() {
-        return Vec::new();
-    }
-    let named = cut_calls(projection);
-    let waits = |id: &str| {
-        let mut waiting = projection.inbox().entries();
-        waiting.any(|entry| {
-            let source = &entry.message.source;
-            source.kind == SOURCE && source.fields.get("task_id").is_some_and(|task| task == id)
-        })
-    };
-    let ends = projection.last_step_extensions().filter(|event| {
-        let id = event.field("task_id").unwrap_or_default();
-        let reported = event.fields.get("reported").and_then(Value::as_bool);
-        event.kind == SETTLED
-            && reported == Some(true)
-            && named.iter().any(|task| task == id)
-            && !waits(id)
-    });
-    ends.filter_map(|end| {
-        let started = projection.extensions().filter_map(read_started);
-        let task =
-            started.filter(|task| Some(task.id.to_string().as_str()) == end.field("task_id"));
-        Some(
-            task.last()?
-                .message(end.field("status")?, end.field("detail")),
-        )
-    })
-    .collect()
-}
-
-/// The tasks that the calls of the last step name whose outcome is unknown.
-fn cut_calls(projection: &Projection) -> Vec<String> {
-    let mut cut = Vec::new();
-    for item in projection.history().iter().rev() {
-        match item {
-            HistoryItem::ToolResult(result) => {
-                if result.code.as_deref() == Some(OUTCOME_UNKNOWN) {
-                    cut.push(&result.call_id);
-                }
-            }
-            HistoryItem::Assistant(reply) => {
-                let calls = reply.calls.iter().filter(|call| cut.contains(&&call.id));
-                return calls.filter_map(|call| named_task(&call.args)).collect();
-            }
-            _ => break,
-        }
-    }
-    Vec::new()
-}
-
-/// The task that a call is about. Arguments may come as the text of an object.
-fn named_task(args: &Value) -> Option<String> {
-    let parsed = args
-        .as_str()
-        .and_then(|text| serde_json::from_str(text).ok());
-    let args: &Value = parsed.as_ref().unwrap_or(args);
-    args.get("task_id")?.as_str().map(str::to_owned)
-}
-
-impl OpenTask {
-    /// The notice of an end whose output went with the process.
-    fn message(&self, status: &str, detail: Option<&str>) -> Message {
-        let label = text::one_line(&self.label, LABEL_BYTES);
-        let detail = detail
-            .map(|detail| format!(", {detail}"))
-            .unwrap_or_default();
-        let words = format!(
-            "background task {} ({}: {label}) finished {}\nThe program \
-ended meanwhile, and its output is gone.",
-            self.id,
-            self.kind,
-            Shape::Status.line(format_args!(" {status}{detail}]")),
-        );
-        let source = Source::new(SOURCE, self.generation + 1)
-            .with("task_id", self.id.to_string())
-            .with("status", status);
-        Message::text(source, words)
-    }
-}
-
-/// What agents have running in a registry.
-pub(crate) struct RegistryWork {
-    pub(crate) tasks: TaskRegistry,
-    pub(crate) wake: bool,
-}
-
-impl RegistryWork {
-    fn live(&self, agent: &Agent) -> impl Iterator<Item = TaskSnapshot> + use<> {
-        let tasks = self.tasks.list(agent.scope().id());
-        tasks.into_iter().filter(|task| !task.status.is_terminal())
-    }
-
-    /// Ids that a session has used are not used again for other tasks.
-    fn reserve(&self, projection: &Projection) {
-        let ids = projection
-            .extensions()
-            .filter(|event| event.kind == STARTED);
-        let ids = ids.filter_map(|event| event.field("task_id")?.parse::<TaskId>().ok());
-        for id in ids {
-            self.tasks.reserve_through(id.kind(), id.number());
-        }
-    }
-}
-
-impl LiveWork for RegistryWork {
-    fn describe(&self, agent: &Agent) -> Vec<String> {
-        self.live(agent)
-            .map(|task| format!("task {} ({})", task.id, task.label))
-            .collect()
-    }
-
-    fn stop(&self, agent: &Agent, by: Interrupter, reason: &str) {
-        let by = match by {
-            Interrupter::Model => StoppedBy::Model,
-            Interrupter::Human => StoppedBy::Human,
-        };
-        for task in self.live(agent) {
-            let reason = Some(reason.to_owned());
-            let caller = agent.scope().id();
-            if let Err(error) = self.tasks.kill(caller, &task.id, by, reason) {
-                tracing::debug!(task = %task.id, %error, "a task could not be stopped");
-            }
-        }
-    }
-
-    fn was_alive(&self, session: &Projection) -> bool {
-        !open_tasks(session).is_empty()
-    }
-
-    fn retell(&self, agent: &Agent) {
-        let owed: Vec<_> = agent.with_projection(|projection| {
-            let owed = owed(projection).into_iter();
-            owed.chain(taken_and_not_shown(projection)).collect()
-        });
-        for message in owed {
-            if let Err(error) = agent.notify(message, self.wake) {
-                tracing::warn!(agent = %agent.id(), %error, "not told of an end");
-            }
-        }
-    }
-
-    fn recover(&self, agent: &Agent) {
-        let lost = agent.with_projection(|projection| {
-            self.reserve(projection);
-            open_tasks(projection)
-        });
-        for task in lost {
-            let status = TaskStatus::Failed.as_str();
-            let fact = Extension::new(SETTLED)
-                .with("task_id", task.id.to_string())
-                .with("status", status)
-                .with("detail", LOST)
-                .with("reported", false);
-            let message = task.message(status, Some(LOST));
-            if let Err(error) = agent.notify_with(vec![fact], message, self.wake) {
-                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not told of a loss");
-            }
-            let restored = self.tasks.restore_lost(
-                agent.scope(),
-                task.id.clone(),
-                &task.label,
-                task.generation,
-                LOST,
-            );
-            if let Err(error) = restored {
-                tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not restored");
-            }
-        }
     }
 }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use offshoot_agent::{Agent, Deadline, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_subagent::{
-    ChildRequest, Mode, OneShotResult, Outcome, StartError, StopSignal, Subagents,
+    ChildRequest, EndedRun, Mode, OneShotResult, Outcome, StartError, StopSignal, Subagents,
 };
 use offshoot_task::{TaskContext, TaskOutcome, TaskRegistry, TaskSpec};
 use schemars::JsonSchema;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
 use crate::fit::{Body, Room, fit};
+use crate::notices::LOST;
 use crate::send_message::SendMessage;
 use crate::shape::Shape;
 use crate::{SubagentToolSettings, schema, sections};
@@ -163,6 +164,7 @@ impl SubagentTool {
             output_schema: self.settings.output_schema.clone(),
             generation: call.generation,
             task_id: None,
+            call_id: matches!(way, Way::Foreground).then(|| call.call_id.clone()),
             guidance,
         }
     }
@@ -292,6 +294,29 @@ async fn carry(
     }
 }
 
+/// What a task comes to whose run an earlier process carried: what the run's session says.
+pub(crate) fn outcome_of_ended(run: &EndedRun) -> TaskOutcome {
+    let outcome = match run.outcome {
+        Outcome::Completed => TaskOutcome::completed(),
+        Outcome::Aborted => TaskOutcome::killed(),
+        Outcome::Lost => TaskOutcome::failed(LOST),
+        other => failed(other, run.error.as_deref()),
+    };
+    match (run.text.as_deref().unwrap_or_default(), run.outcome) {
+        (text, _) if text.trim().is_empty() => outcome,
+        (text, Outcome::Completed) => outcome.with_output(text),
+        (text, _) => outcome.with_output(text).with_heading(partial()),
+    }
+}
+
+fn failed(outcome: Outcome, diagnostic: Option<&str>) -> TaskOutcome {
+    let reason = outcome.as_str().replace('_', "-");
+    TaskOutcome::failed(match diagnostic {
+        Some(text) => format!("{reason}; diagnostic: {text}"),
+        None => reason,
+    })
+}
+
 fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
     let diagnostic = diagnostic(result);
     let said = answer_of(result);
@@ -301,14 +326,7 @@ fn outcome_of_task(result: &OneShotResult) -> TaskOutcome {
             Some(why) => TaskOutcome::killed().with_detail(why),
             None => TaskOutcome::killed(),
         },
-        (other, _) => {
-            let reason = other.as_str().replace('_', "-");
-            let detail = match diagnostic {
-                Some(text) => format!("{reason}; diagnostic: {text}"),
-                None => reason,
-            };
-            TaskOutcome::failed(detail)
-        }
+        (other, _) => failed(other, diagnostic.as_deref()),
     };
     let outcome = match stopped_note(result) {
         none if none.is_empty() => outcome,

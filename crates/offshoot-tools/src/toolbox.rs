@@ -11,7 +11,8 @@ use crate::bash::Bash;
 use crate::fit::Room;
 use crate::interrupt_agent::InterruptAgent;
 use crate::list_agents::ListAgents;
-use crate::notices::{RegistryWork, TaskNotices};
+use crate::live::RegistryWork;
+use crate::notices::TaskNotices;
 use crate::send_message::SendMessage;
 use crate::subagent::SubagentTool;
 use crate::task_kill::TaskKill;
@@ -43,14 +44,10 @@ impl Toolbox {
     pub fn install(tasks: &TaskRegistry, subagents: &Subagents, settings: ToolsSettings) -> Self {
         let room = Room::new(settings.task_output.max_bytes);
         let sections = sections::all(&settings);
-        let wake = settings.notices.wake;
-        subagents.set_live_work(Arc::new(RegistryWork {
-            tasks: tasks.clone(),
-            wake,
-        }));
         let agents = subagents.host().agents.clone();
-        let notices = TaskNotices::new(agents, tasks.clone(), settings.notices);
-        let notices = tasks.observe(Arc::new(notices));
+        let notices = Arc::new(TaskNotices::new(agents, tasks.clone(), settings.notices));
+        subagents.set_live_work(Arc::new(RegistryWork::new(Arc::clone(&notices))));
+        let notices = tasks.observe(notices);
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for tool in settings.subagents {
             let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, room);

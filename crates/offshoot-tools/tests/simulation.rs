@@ -1,8 +1,9 @@
 //! Random trees of agents with tasks, messages, interrupts, failures, kills and closings: whatever
 //! happens, the event stream keeps its promises.
 //!
-//! Each seed runs on a paused clock in one thread, so that it always does the same. A failing seed says
-//! how to run it alone.
+//! Each seed runs on a paused clock in one thread. What it does again differs only where several things
+//! are ready at the same moment, of which `tokio::select!` takes any. A failing seed says how to run it
+//! alone.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +16,8 @@
 mod actors;
 #[path = "simulation/promises.rs"]
 mod promises;
+#[path = "simulation/sabotage.rs"]
+mod sabotage;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use actors::Tree;
 use offshoot_agent::{Agent, Event, EventRecord, Status};
+use sabotage::Sabotage;
 
 /// What has to happen in the default seeds, or else they test nothing.
 const EXPECTED: &[&str] = &[
@@ -50,21 +54,21 @@ const EXPECTED: &[&str] = &[
     "turn/end StepLimit",
 ];
 
-fn play(seed: u64) -> (Vec<EventRecord>, Agent) {
+fn play(seed: u64, sabotage: Option<Sabotage>) -> (Vec<EventRecord>, Agent) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let tree = Tree::grow(seed);
+        let tree = Tree::grow(seed, sabotage);
         let played = tokio::time::timeout(std::time::Duration::from_secs(100_000), tree.play());
         played.await.expect("the tree comes to rest")
     })
 }
 
-fn run(seed: u64) -> BTreeMap<String, usize> {
-    let (events, root) = play(seed);
+fn run(seed: u64, sabotage: Option<Sabotage>) -> BTreeMap<String, usize> {
+    let (events, root) = play(seed, sabotage);
     promises::check(&events, &root);
     promises::tally(&events)
 }
@@ -85,7 +89,10 @@ fn a_stream_that_lacks_an_event_breaks_a_promise() {
         _ => false,
     };
     let mut broken = 0;
-    for (events, root) in (0..12).map(play).filter(|(events, _)| events.len() < 400) {
+    for (events, root) in (0..12)
+        .map(|seed| play(seed, None))
+        .filter(|(events, _)| events.len() < 400)
+    {
         for at in (0..events.len()).filter(|at| vital(&events[*at].event)) {
             let mut lacking = events.clone();
             let lost = lacking.remove(at);
@@ -105,7 +112,7 @@ fn a_stream_that_lacks_an_event_breaks_a_promise() {
 }
 
 /// What happened in all seeds of a range; they are played on every core.
-fn run_all(seeds: Range<u64>) -> BTreeMap<String, usize> {
+fn run_all(seeds: Range<u64>, sabotage: Option<Sabotage>) -> BTreeMap<String, usize> {
     let (next, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(u64::MAX));
     let seen: Mutex<BTreeMap<String, usize>> = Mutex::default();
     let work = || {
@@ -114,7 +121,7 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<String, usize> {
             if seed >= seeds.end || failed.load(Ordering::Relaxed) < u64::MAX {
                 return;
             }
-            match std::panic::catch_unwind(|| run(seed)) {
+            match std::panic::catch_unwind(|| run(seed, sabotage)) {
                 Ok(tally) => {
                     let mut seen = seen.lock().unwrap();
                     for (what, count) in tally {
@@ -139,6 +146,39 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<String, usize> {
     seen.into_inner().unwrap()
 }
 
+/// What a panic says.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap_or(&"")).to_owned())
+}
+
+/// A fault below the service is found by the checks, and the seed that is named shows it again.
+#[test]
+fn a_host_that_breaks_a_promise_is_found_and_its_seed_is_named() {
+    for (sabotage, found) in [
+        (Sabotage::Dropped, "nothing moves"),
+        (Sabotage::Repeated, "notices of run"),
+        (Sabotage::Early, "while the child is there"),
+        (Sabotage::AfterClose, "runs and residencies"),
+    ] {
+        let all = std::panic::catch_unwind(|| run_all(0..40, Some(sabotage)));
+        let told = said(&*all.expect_err("nobody found it"));
+        let seed = told.split_once("replay: OFFSHOOT_SEED=");
+        let seed = seed.and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+        let seed = seed.unwrap_or_else(|| panic!("no seed in {told:?}"));
+        let mut again = (0..20).filter_map(|_| {
+            let again = std::panic::catch_unwind(|| run(seed, Some(sabotage)));
+            again.err().map(|panic| said(&*panic))
+        });
+        let again = again.find(|again| again.contains(found));
+        assert!(
+            again.is_some(),
+            "{sabotage:?}: seed {seed} does not show {found:?}"
+        );
+        run(seed, None);
+    }
+}
+
 /// `OFFSHOOT_SEED=N` runs one seed, `OFFSHOOT_SEEDS=N` the first N.
 #[test]
 fn whatever_happens_in_a_tree_the_stream_keeps_its_promises() {
@@ -152,7 +192,7 @@ fn whatever_happens_in_a_tree_the_stream_keeps_its_promises() {
         None => 0..number("OFFSHOOT_SEEDS").unwrap_or(2000),
     };
     let all = seeds.end - seeds.start >= 100;
-    let seen = run_all(seeds);
+    let seen = run_all(seeds, None);
     println!("{seen:#?}");
     let rare: Vec<_> = EXPECTED
         .iter()

@@ -399,8 +399,14 @@ async fn list_agents_and_messages_have_their_shapes() {
         .await;
     assert_eq!(
         stopped.text,
-        format!("interrupt requested for agent {id}"),
-        "a no-op is accepted"
+        format!(
+            "interrupt requested for agent {id}: it has finished already, and nothing was stopped"
+        ),
+        "a no-op is accepted, and says what it is"
+    );
+    assert_eq!(
+        stopped.value.unwrap(),
+        json!({"accepted": true, "state": "settled"})
     );
     let nobody = json!({"agent_id": "nobody", "message": "x"});
     let said = world.call(&root, "send_message", nobody).await;

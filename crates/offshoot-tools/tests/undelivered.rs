@@ -173,3 +173,26 @@ async fn t172_a_notice_that_was_not_taken_is_given_at_the_next_chance_once() {
     assert!(notices[1].to_text().contains(&other.to_string()));
     assert_eq!(ends(&world), [Some(false), Some(false)]);
 }
+
+/// A result that has the output is not committed yet when the notice has its chance.
+#[tokio::test(start_paused = true)]
+async fn t22_a_text_is_in_the_notice_or_in_a_result_and_not_in_both() {
+    for committed in [true, false] {
+        let (world, root, id) = an_end_that_was_not_taken().await;
+        let args = json!({"task_id": id.to_string()});
+        let mut output = world.answer(&root, "task_output", args).await;
+        assert!(output.text.contains("done"), "{}", output.text);
+        world.task(&root, "another");
+        let notices = world.accepted(&root, "task");
+        assert_eq!(notices.len(), 1);
+        let notice = notices[0].to_text();
+        assert!(notice.contains("4 bytes of output wait"), "{notice}");
+        if committed {
+            output.take_commit().unwrap()();
+        }
+        drop(output);
+        let task = world.tasks.get(root.scope().id(), &id).unwrap();
+        assert_eq!(task.unread, if committed { 0 } else { 4 });
+        world.close(&root).await;
+    }
+}

@@ -3,7 +3,7 @@
 //! It is called from gates and from the event stream, on the thread that opened or committed. No lock
 //! of its own is held while an input is performed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use offshoot::Runtime;
@@ -29,6 +29,9 @@ struct State {
     fired: HashSet<usize>,
     /// Inputs that were due before there was a root.
     early: Vec<usize>,
+    /// Children that messages are under way to, each with the inputs that come after: they happen in
+    /// the order of the list, though a child has to be resumed first.
+    behind: HashMap<AgentId, VecDeque<usize>>,
 }
 
 /// The host of one run.
@@ -144,6 +147,28 @@ impl Host {
             }
         }
         self.perform(index);
+    }
+
+    /// A message to this child is under way: what comes next for the child waits.
+    pub(super) fn under_way_to(&self, child: &AgentId) {
+        self.state().behind.entry(child.clone()).or_default();
+    }
+
+    /// Whether an input has to wait for a message that is under way to its child; it then happens
+    /// after that.
+    pub(super) fn is_behind(&self, child: &AgentId, index: usize) -> bool {
+        let mut state = self.state();
+        let behind = state.behind.get_mut(child);
+        behind.map(|behind| behind.push_back(index)).is_some()
+    }
+
+    /// The message has arrived, or was refused: what waited for it happens, up to the next message that
+    /// is under way.
+    pub(super) fn arrived(self: &Arc<Self>, child: &AgentId) {
+        let waited = self.state().behind.remove(child).unwrap_or_default();
+        for index in waited {
+            self.perform(index);
+        }
     }
 
     /// Says on the record that an input changed nothing, and why.

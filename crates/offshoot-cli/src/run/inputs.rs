@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot::agent::{Agent, CancelCause, Message, Pending, SendError};
+use offshoot::agent::{Agent, AgentId, CancelCause, Message, Pending, SendError, Status};
 use offshoot::driver::Facts;
 use offshoot::driver::script::{InputMode, Target, placeholders};
-use offshoot::subagent::{Authority, Verb};
+use offshoot::subagent::{Authority, StopReply, Verb};
 use offshoot::task::{StoppedBy, TaskId};
 
 use super::host::{Child, Host};
@@ -40,6 +40,11 @@ impl Recipient {
 impl Host {
     /// Does what input `index` says, or says on the record why not.
     pub(super) fn perform(self: &Arc<Self>, index: usize) {
+        if let Some(child) = self.addressed(index)
+            && self.is_behind(&child, index)
+        {
+            return;
+        }
         tracing::debug!(index, mode = self.input(index).mode.name(), "input");
         if let Err(reason) = self.attempt(index) {
             self.refused(index, &reason);
@@ -61,19 +66,10 @@ impl Host {
             InputMode::Followup { text } => self.message(index, recipient, text, Verb::Followup),
             InputMode::Steer { text } => self.message(index, recipient, text, Verb::Steer),
             InputMode::Inject { text } => self.message(index, recipient, text, Verb::Inject),
-            InputMode::Cancel => {
-                cancel(&recipient, CancelCause::User, Pending::Discard);
-                Ok(())
-            }
-            InputMode::CancelKeepInbox => {
-                cancel(&recipient, CancelCause::User, Pending::Keep);
-                Ok(())
-            }
+            InputMode::Cancel => cancel(&recipient, Pending::Discard),
+            InputMode::CancelKeepInbox => cancel(&recipient, Pending::Keep),
             InputMode::Interrupt => self.interrupt(&recipient),
-            InputMode::Dispose => {
-                self.dispose(&recipient);
-                Ok(())
-            }
+            InputMode::Dispose => self.dispose(&recipient),
             InputMode::KillTask { task } => self.kill_task(&recipient, task),
             other => Err(format!("this build does not know `{}`", other.name())),
         }
@@ -127,16 +123,34 @@ impl Host {
             return Ok(());
         };
         let (host, busy) = (Arc::clone(self), self.busy());
-        tokio::spawn(async move {
+        self.under_way_to(&child.id);
+        let id = child.id.clone();
+        let sent = async move {
             // A quiet message resumes nobody: the service refuses it when the child has settled.
             let subagents = host.runtime().subagents();
-            let sent = subagents.deliver(Authority::Host, &child.id, message, verb);
+            let sent = subagents.deliver(Authority::Host, &id, message, verb);
             if let Err(error) = sent.await {
                 host.refused(index, &error.to_string());
             }
+        };
+        let host = Arc::clone(self);
+        tokio::spawn(async move {
+            sent.await;
+            // What was to happen after it happens before the run can rest.
+            host.arrived(&child.id);
             drop(busy);
         });
         Ok(())
+    }
+
+    /// The child that an input concerns.
+    fn addressed(&self, index: usize) -> Option<AgentId> {
+        let input = self.input(index);
+        let concerns_nobody = matches!(input.mode, InputMode::Open { .. } | InputMode::Crash);
+        if concerns_nobody || input.to == Target::Root {
+            return None;
+        }
+        self.newest(&input.to).map(|child| child.id)
     }
 
     fn interrupt(&self, recipient: &Recipient) -> Result<(), String> {
@@ -147,24 +161,25 @@ impl Host {
             }
             Recipient::Child(child, _) => {
                 let subagents = self.runtime().subagents();
-                subagents
-                    .interrupt(Authority::Host, &child.id)
-                    .map_err(|error| error.to_string())
+                let reply = subagents.interrupt(Authority::Host, &child.id);
+                stopped(child, reply.map_err(|error| error.to_string())?)
             }
         }
     }
 
-    fn dispose(&self, recipient: &Recipient) {
+    fn dispose(&self, recipient: &Recipient) -> Result<(), String> {
         match recipient {
             Recipient::Root(root) => drop(root.close(Pending::Discard)),
             Recipient::Child(child, agent) => {
-                let disposed = self.runtime().subagents().dispose(&child.id);
-                // A one-shot run is disposed by its run, which sees that it is closing.
-                if let Some(agent) = agent.as_ref().filter(|_| !disposed) {
-                    agent.begin_close(Pending::Discard);
+                let reply = self.runtime().subagents().dispose(&child.id);
+                match (reply.map_err(|error| error.to_string())?, agent) {
+                    // A one-shot run is disposed by its run, which sees that it is closing.
+                    (StopReply::OneShot, Some(agent)) => drop(agent.begin_close(Pending::Discard)),
+                    (reply, _) => return stopped(child, reply),
                 }
             }
         }
+        Ok(())
     }
 
     fn kill_task(&self, recipient: &Recipient, task: &str) -> Result<(), String> {
@@ -192,8 +207,34 @@ impl Host {
     }
 }
 
-fn cancel(recipient: &Recipient, cause: CancelCause, pending: Pending) {
-    if let Some(agent) = recipient.agent() {
-        agent.cancel(cause, pending);
+/// A stop that came too late says so.
+fn stopped(child: &Child, reply: StopReply) -> Result<(), String> {
+    let id = &child.id;
+    match reply {
+        StopReply::Requested => Ok(()),
+        StopReply::Ending => Err(format!("agent {id} is ending already")),
+        StopReply::Settled => Err(format!("agent {id} has settled already")),
+        StopReply::OneShot => Err(format!(
+            "agent {id} is a one-shot run, which is not interrupted"
+        )),
     }
+}
+
+fn cancel(recipient: &Recipient, pending: Pending) -> Result<(), String> {
+    match recipient {
+        Recipient::Root(root) => {
+            root.cancel(CancelCause::User, pending);
+            Ok(())
+        }
+        Recipient::Child(_, Some(agent)) if !is_ending(agent) => {
+            agent.cancel(CancelCause::User, pending);
+            Ok(())
+        }
+        Recipient::Child(child, Some(_)) => stopped(child, StopReply::Ending),
+        Recipient::Child(child, None) => stopped(child, StopReply::Settled),
+    }
+}
+
+fn is_ending(agent: &Agent) -> bool {
+    matches!(agent.status(), Status::Closing | Status::Closed)
 }

@@ -104,6 +104,51 @@ fn a_quiet_message_for_a_settled_child_resumes_nobody_and_is_refused() {
     }
 }
 
+/// A message that resumes a child takes a while; what comes after it in the list comes after it.
+#[test]
+fn a_stop_behind_a_message_that_resumes_a_child_reaches_it() {
+    for mode in ["interrupt", "cancel", "cancel_keep_inbox", "dispose"] {
+        let script = with_child(
+            json!([{"await": ["go"], "text": "one"}, {"hang": true}]),
+            json!([
+                {"at": {"settled": "c"}, "to": "c", "mode": "steer", "text": "again"},
+                {"at": {"settled": "c"}, "to": "c", "mode": mode}]),
+        );
+        let run = Place::new().events(script, &["--timeout", "20"]);
+        assert_eq!(run.code, Some(0), "{mode}: {}", run.stderr);
+        assert!(run.kind("input/refused").is_empty(), "{mode}");
+        let settled = run.kind("subagent/settled");
+        let outcomes: Vec<_> = settled.iter().map(|e| e["outcome"].clone()).collect();
+        assert_eq!(outcomes, ["completed", "aborted"], "{mode}");
+    }
+}
+
+#[test]
+fn a_stop_of_a_settled_child_changes_nothing_and_says_so() {
+    for mode in ["interrupt", "cancel", "cancel_keep_inbox", "dispose"] {
+        let script = with_child(
+            json!([{"await": ["go"], "text": "one"}]),
+            json!([{"at": {"settled": "c"}, "to": "root", "mode": "followup", "text": "then"},
+                {"at": "later", "to": "c", "mode": mode}]),
+        );
+        let mut script = script;
+        let root = script["agents"]["root"].as_array_mut().expect("a list");
+        root[2] = json!({"text": "told"});
+        root.push(json!({"text": "told", "open": ["later"]}));
+        let run = Place::new().events(script, &["--timeout", "20"]);
+        assert_eq!(run.code, Some(0), "{mode}: {}", run.stderr);
+        let child = run.kind("subagent/started")[0]["child"].as_str();
+        let refused = run.kind("input/refused");
+        assert_eq!(refused.len(), 1, "{mode}");
+        let reason = format!("agent {} has settled already", child.expect("an id"));
+        assert_eq!(
+            (&refused[0]["index"], &refused[0]["reason"]),
+            (&json!(1), &json!(reason))
+        );
+        assert_eq!(run.kind("subagent/settled").len(), 1, "{mode}");
+    }
+}
+
 #[test]
 fn a_followup_at_idle_starts_another_turn_before_the_run_rests() {
     let run = Place::new().events(

@@ -33,6 +33,8 @@ pub struct Broken {
     pub arrived: Gate,
     /// Waited for when a child has been opened, before that is answered.
     answer: Option<Gate>,
+    /// What was opened last.
+    last: Arc<Mutex<Option<OpenChild>>>,
 }
 
 impl Broken {
@@ -42,11 +44,18 @@ impl Broken {
             at: Arc::default(),
             arrived: Gate::default(),
             answer,
+            last: Arc::default(),
         }
     }
 
     pub fn breaks(&self, at: Break) {
         *self.at.lock().unwrap() = at;
+    }
+
+    /// What was opened last is opened again, as when the answer was lost on its way.
+    pub async fn reopen(&self) -> Result<Opened, HostError> {
+        let last = self.last.lock().unwrap().clone();
+        self.home.open(last.unwrap()).await
     }
 
     fn at(&self) -> Break {
@@ -63,6 +72,7 @@ impl ChildHost for Broken {
                 return Err(HostError::Failed("no such machine".to_owned()));
             }
             self.arrived.open();
+            *self.last.lock().unwrap() = Some(child.clone());
             let opened = self.home.open(child).await?;
             if let Some(answer) = &self.answer {
                 answer.opened().await;

@@ -10,20 +10,20 @@
 
 mod broken;
 mod cast;
-mod failing;
 mod far;
 mod provider;
-mod store;
+mod refusing;
+mod watched;
 mod world;
 
 use std::time::Duration;
 
 pub use broken::{Break, Broken};
 pub use cast::{Act, Cast, Gate};
-pub use failing::Failing;
 pub use far::Far;
 pub use provider::{Fault, Odd};
-pub use store::Refusing;
+pub use refusing::{Refuse, Refusing};
+pub use watched::Watched;
 pub use world::{FakeWork, World, request, runs_at};
 
 /// A bound on waits for something that must happen. The clock is virtual, or the wait is short.

@@ -74,7 +74,7 @@ fn a_stop_that_was_overtaken_by_the_end_is_still_told_first() {
 
 #[test]
 fn a_lost_task_tells_only_that_it_was_collected() {
-    let mut life = Lifecycle::lost();
+    let mut life = Lifecycle::ended(TaskStatus::Failed);
     assert_eq!(drain(&mut life), []);
     life.arrive();
     life.commit_claim();

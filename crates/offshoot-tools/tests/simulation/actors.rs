@@ -17,6 +17,8 @@ use offshoot_task::{StoppedBy, TaskConfig, TaskOutcome, TaskRegistry, TaskSpec};
 use offshoot_tools::{BashSettings, SubagentToolSettings, Toolbox, ToolsSettings};
 use serde_json::{Value, json};
 
+use crate::sabotage::{Sabotage, Saboteur};
+
 /// A small generator of numbers; the same seed gives the same ones everywhere.
 #[derive(Debug)]
 pub struct Dice(AtomicU64);
@@ -203,7 +205,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn grow(seed: u64) -> Self {
+    /// A tree whose children live in this process, or in one that is sabotaged.
+    pub fn grow(seed: u64, sabotage: Option<Sabotage>) -> Self {
         let dice = Arc::new(Dice::new(seed));
         // One tree in twenty is a large one.
         let large = seed.is_multiple_of(20);
@@ -220,13 +223,17 @@ impl Tree {
             kill_grace: Some(Duration::from_secs(3)),
             ..TaskConfig::default()
         });
-        let subagents = Subagents::new(
+        let subagents = Subagents::hosted(
             host.clone(),
             SubagentSettings {
                 max_depth: 4,
                 max_live_children: if large { 64 } else { 20 },
                 waiting_after: Duration::from_secs(1),
                 ..SubagentSettings::default()
+            },
+            |home| match sabotage {
+                Some(what) => Arc::new(Saboteur::new(home, what)),
+                None => Arc::new(home),
             },
         );
         subagents.register(Arc::new(Spawn)).unwrap();

@@ -48,6 +48,16 @@ pub fn check(events: &[EventRecord], root: &Agent) {
             "event {at} of {} ({}): {:?}",
             record.session, record.label, record.event
         );
+        if let Event::Extension(event) = &record.event
+            && event.kind == "subagent/settled"
+        {
+            let child = event
+                .field("child")
+                .and_then(|id| id.parse::<AgentId>().ok());
+            let child = child.and_then(|id| sessions.get(&id));
+            let there = child.is_some_and(|child| child.resident);
+            assert!(!there, "settled while the child is there: {place}");
+        }
         let session = sessions.entry(record.session.clone()).or_default();
         session.follow(record, &place, &mut continuable);
     }

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_agent::{
-    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CallId, Event, EventRecord, Extension,
-    MemoryStore, Message, ObserverGuard, Pending, Prompt, SessionStore, StepKey, ToolCall,
-    ToolOutput,
+    Agent, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, CallId, Event, EventRecord,
+    Extension, MemoryStore, Message, ObserverGuard, Pending, Prompt, SessionStore, StepKey,
+    ToolCall, ToolOutput,
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::script::{Gates, Script};
@@ -133,6 +133,17 @@ impl World {
     pub fn root(&self) -> Agent {
         let spec = AgentSpec::root(self.kit.clone());
         let root = Agent::create(&self.host, None, spec).unwrap().into_agent();
+        root.start();
+        root
+    }
+
+    /// A root that a later process goes on with.
+    pub fn resume(&self, id: &AgentId) -> Agent {
+        let (fields, kit) = (serde_json::Map::new(), self.kit.clone());
+        let root = Agent::resume(&self.host, None, id, fields, kit)
+            .unwrap()
+            .into_agent();
+        self.subagents.recover(&root);
         root.start();
         root
     }

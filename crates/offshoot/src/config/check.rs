@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use offshoot_subagent::ANSWER_TOOL;
 use offshoot_task::TaskConfig;
 
 use super::children::{BUILT_IN, BackgroundMode, SubagentConfig, ToolFilter};
@@ -51,6 +52,7 @@ pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault>
     let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
         .map(|name| (name, "a built-in tool".to_owned()))
         .into();
+    tools.insert(ANSWER_TOOL, "the tool of structured answers".to_owned());
     for (i, entry) in config.subagent.iter().enumerate() {
         let place = format!("subagent[{i}]");
         tool_name(&entry.tool_name, &place)?;
@@ -62,6 +64,8 @@ pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault>
         provider(entry, &providers, &place)?;
         output_schema(entry, &place)?;
     }
+    // No filter can name it: it is never inherited.
+    tools.remove(ANSWER_TOOL);
     let own_tools = own_tools.iter().map(String::as_str);
     let tools: BTreeSet<&str> = tools.into_keys().chain(own_tools).collect();
     for (i, entry) in config.subagent.iter().enumerate() {

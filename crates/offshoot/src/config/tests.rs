@@ -272,6 +272,7 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[[subagent]]\ntool_name = \"\"",
         "[[subagent]]\ntool_name = \"two words\"",
         "[[subagent]]\ntool_name = \"bash\"",
+        "[[subagent]]\ntool_name = \"structured_output\"",
         "[[subagent]]\n[[subagent]]",
         "[[subagent]]\ntool_filter = {}",
         "[[subagent]]\ntool_filter = []",

@@ -1,4 +1,4 @@
-//! A store whose logs refuse a whole session when they are told to.
+//! A store whose disk is full for what it is told.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +12,7 @@ enum What {
     #[default]
     Nothing,
     Session(AgentId),
+    Events(&'static str),
 }
 
 /// What is refused.
@@ -19,36 +20,64 @@ enum What {
 pub struct Refuse(Arc<Mutex<What>>);
 
 impl Refuse {
-    pub fn everything_of(&self, session: &AgentId) {
-        *self.0.lock().unwrap() = What::Session(session.clone());
+    fn set(&self, what: What) {
+        *self.0.lock().unwrap() = what;
     }
 
-    fn covers(&self, session: &AgentId) -> bool {
-        matches!(&*self.0.lock().unwrap(), What::Session(refused) if refused == session)
+    pub fn everything_of(&self, session: &AgentId) {
+        self.set(What::Session(session.clone()));
+    }
+
+    /// Events of this type, in whatever session, with what is appended beside them.
+    pub fn events(&self, kind: &'static str) {
+        self.set(What::Events(kind));
+    }
+
+    pub fn nothing(&self) {
+        self.set(What::Nothing);
+    }
+
+    fn covers(&self, session: &AgentId, events: &[Arc<StoredEvent>]) -> bool {
+        match &*self.0.lock().unwrap() {
+            What::Nothing => false,
+            What::Session(refused) => refused == session,
+            What::Events(kind) => events.iter().any(|stored| {
+                let event = serde_json::to_value(&stored.event).unwrap();
+                event["type"].as_str() == Some(kind)
+            }),
+        }
     }
 }
 
 #[derive(Default)]
-pub struct Failing {
+pub struct Refusing {
     inner: MemoryStore,
     refuse: Refuse,
 }
 
-impl Failing {
+impl Refusing {
     pub fn refuse(&self) -> Refuse {
         self.refuse.clone()
     }
+
+    fn refusing(&self, session: &AgentId, inner: Box<dyn SessionLog>) -> Box<dyn SessionLog> {
+        Box::new(RefusingLog {
+            inner,
+            refuse: self.refuse.clone(),
+            session: session.clone(),
+        })
+    }
 }
 
-struct FailingLog {
+struct RefusingLog {
     inner: Box<dyn SessionLog>,
     refuse: Refuse,
     session: AgentId,
 }
 
-impl SessionLog for FailingLog {
+impl SessionLog for RefusingLog {
     fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
-        if self.refuse.covers(&self.session) {
+        if self.refuse.covers(&self.session, events) {
             let error = std::io::Error::other("the disk is full");
             return Err(StoreError::Io {
                 place: "a log".to_owned(),
@@ -68,17 +97,18 @@ impl SessionLog for FailingLog {
     }
 }
 
-impl SessionStore for Failing {
+impl SessionStore for Refusing {
     fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
-        Ok(Box::new(FailingLog {
-            inner: self.inner.create(id, inherited)?,
-            refuse: self.refuse.clone(),
-            session: id.clone(),
-        }))
+        let inner = self.inner.create(id, inherited)?;
+        Ok(self.refusing(id, inner))
     }
 
     fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
-        self.inner.open(id, visit)
+        let opened = self.inner.open(id, visit)?;
+        Ok(OpenedSession {
+            log: self.refusing(id, opened.log),
+            ..opened
+        })
     }
 
     fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
