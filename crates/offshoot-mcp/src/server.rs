@@ -156,7 +156,11 @@ impl McpServer {
                     connection.announcer().tell(message);
                 }
             }));
-        let calls = CallTasks::new(settings.max_call_tasks, parts.host.settings.cancel_grace);
+        let calls = CallTasks::new(
+            settings.max_call_tasks,
+            parts.host.settings.cancel_grace,
+            parts.host.agents.clone(),
+        );
         Self(Arc::new(Shared {
             parts,
             settings,

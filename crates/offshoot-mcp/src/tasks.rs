@@ -3,7 +3,7 @@
 //! or tells of: it is one call, and the client polls it.
 
 // Invariants
-// 1. The task is in the registry before its id is handed out.
+// 1. The task is in the registry, and in its owner's session, before its id is handed out.
 // 2. Somebody waits for it in the registry until it has ended: so it counts as reported, and the registry
 //    keeps a bounded number of them.
 // 3. An id that is unknown here, and one of another owner, get the same answer: the map is the
@@ -14,12 +14,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use offshoot_agent::{Agent, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Agent, AgentRegistry, Tool, ToolCall, ToolOutput};
 use offshoot_core::{Timestamp, text};
 use offshoot_task::{
     StartError, StoppedBy, TaskConfig, TaskId, TaskOutcome, TaskRegistry, TaskSnapshot, TaskSpec,
     TaskStatus as Ended,
 };
+use offshoot_tools::TaskRecords;
 use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, Task, TaskPayload, TaskStatus};
 use serde_json::Value;
@@ -48,13 +49,15 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct CallTasks {
     registry: TaskRegistry,
+    /// A crash must not make a task unheard of whose id a client has.
+    records: Arc<TaskRecords>,
     kind: String,
     limit: usize,
 }
 
 impl CallTasks {
     /// Up to `limit` live ones a connection, each with this long to end with it.
-    pub(crate) fn new(limit: usize, teardown_grace: Duration) -> Self {
+    pub(crate) fn new(limit: usize, teardown_grace: Duration, agents: AgentRegistry) -> Self {
         let registry = TaskRegistry::new(TaskConfig {
             max_live_per_owner: limit,
             teardown_grace,
@@ -65,6 +68,7 @@ impl CallTasks {
         // The random half: the other one is the time.
         let kind = format!("call-{}", id.get(10..).unwrap_or(&id));
         Self {
+            records: Arc::new(TaskRecords::of(&registry, agents)),
             registry,
             kind,
             limit,
@@ -106,10 +110,20 @@ impl Started {
         self.call.output().take()
     }
 
-    /// What a client is told instead of a result.
+    /// What a client is told instead of a result. It is durable by then as far as the session is.
     pub(crate) fn handle(&self, tasks: &CallTasks, agent: &Agent) -> Result<Task, ErrorData> {
         let snapshot = tasks.registry.get(agent.scope().id(), &self.id);
-        let mut task = described(&snapshot.map_err(|_| unknown())?);
+        let snapshot = snapshot.map_err(|_| unknown())?;
+        if let Err(error) = tasks.records.begin(agent, &snapshot) {
+            // Nobody will know the id: the work is not wanted.
+            let reason = Some("its session did not take it".to_owned());
+            let _ = tasks
+                .registry
+                .kill(agent.scope().id(), &self.id, StoppedBy::Service, reason);
+            let message = format!("the call was stopped, as it cannot be made a task: {error}");
+            return Err(ErrorData::internal_error(message, None));
+        }
+        let mut task = described(&snapshot);
         // Even if it has ended just now: its result is for `tasks/get` to tell.
         task.status = TaskStatus::Working;
         Ok(task)

@@ -1,13 +1,14 @@
 //! A server over a pair of streams in memory, on a clock of its own.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
-    AgentHost, AgentKit, AgentSettings, DriverError, MemoryStore, Prompt, StepContext, StepOutcome,
-    Tool, ToolCall, ToolOutput, ToolSet, TurnDriver,
+    AgentHost, AgentKit, AgentSettings, DriverError, Event, EventRecord, MemoryStore,
+    ObserverGuard, Prompt, StepContext, StepOutcome, Tool, ToolCall, ToolOutput, ToolSet,
+    TurnDriver,
 };
 use offshoot_mcp::{McpServer, McpSettings, ServerParts};
 use offshoot_task::{TaskConfig, TaskRegistry};
@@ -63,6 +64,9 @@ struct Client {
     write: WriteHalf<DuplexStream>,
     served: JoinHandle<()>,
     next: u64,
+    /// What the sessions say of tasks.
+    said: Arc<Mutex<Vec<String>>>,
+    _observer: ObserverGuard,
 }
 
 impl Client {
@@ -87,6 +91,18 @@ impl Client {
             },
             tasks: TaskRegistry::new(TaskConfig::default()),
         };
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let observer = parts
+            .host
+            .hub
+            .observe(Arc::new(move |record: &EventRecord| {
+                if let Event::Extension(event) = &record.event {
+                    let reported = event.fields.get("reported").is_some_and(|it| it == true);
+                    let kind = format!("{}{}", event.kind, if reported { " reported" } else { "" });
+                    heard.lock().unwrap().push(kind);
+                }
+            }));
         let server = McpServer::new(parts, settings);
         let (near, far) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(far);
@@ -101,7 +117,13 @@ impl Client {
             write: near_write,
             served: tokio::spawn(served),
             next: 0,
+            said,
+            _observer: observer,
         }
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
     }
 
     async fn send(&mut self, method: &str, mut params: Value) -> u64 {
@@ -148,6 +170,8 @@ async fn calls_that_are_tasks_have_a_limit_of_their_own() {
     });
     let first = client.call("waits").await;
     assert_eq!(first["resultType"], "task", "{first}");
+    // On the record by the time that its id is known.
+    assert_eq!(client.said(), ["task/started"]);
     let second = client.call("waits").await;
     assert_ne!(first["taskId"], second["taskId"]);
     let refused = client.call("waits").await;
@@ -162,6 +186,8 @@ async fn calls_that_are_tasks_have_a_limit_of_their_own() {
     client.ask("tasks/cancel", id.clone()).await;
     while client.ask("tasks/get", id.clone()).await["status"] == "working" {}
     assert_eq!(client.ask("tasks/get", id).await["status"], "cancelled");
+    let said = ["task/started", "task/started", "task/settled reported"];
+    assert_eq!(client.said(), said);
     let third = client.call("waits").await;
     assert_eq!(third["resultType"], "task", "{third}");
 }

@@ -16,6 +16,7 @@ mod live;
 mod notices;
 mod past;
 mod quote;
+mod records;
 mod refusal;
 pub mod schema;
 mod sections;
@@ -31,6 +32,7 @@ mod toolbox;
 mod unsaid;
 
 pub use notices::EVENT_TYPES;
+pub use records::TaskRecords;
 pub use settings::{
     BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, ToolsSettings,
 };

@@ -194,7 +194,7 @@ impl TaskObserver for TaskNotices {
 }
 
 /// Whether the session took it.
-fn record(agent: &Agent, task: &TaskSnapshot, event: Extension) -> bool {
+pub(crate) fn record(agent: &Agent, task: &TaskSnapshot, event: Extension) -> bool {
     let recorded = agent.record(event);
     if let Err(error) = &recorded {
         tracing::warn!(agent = %agent.id(), task = %task.id, %error, "not recorded");
@@ -202,7 +202,7 @@ fn record(agent: &Agent, task: &TaskSnapshot, event: Extension) -> bool {
     recorded.is_ok()
 }
 
-fn started(task: &TaskSnapshot) -> Extension {
+pub(crate) fn started(task: &TaskSnapshot) -> Extension {
     Extension::new(STARTED)
         .with("task_id", task.id.to_string())
         .with("kind", task.kind.as_ref())
@@ -218,7 +218,7 @@ fn stopping(task: &TaskSnapshot) -> Extension {
         .with_some("reason", stop.and_then(|stop| stop.reason.as_deref()))
 }
 
-fn settled(task: &TaskSnapshot) -> Extension {
+pub(crate) fn settled(task: &TaskSnapshot) -> Extension {
     Extension::new(SETTLED)
         .with("task_id", task.id.to_string())
         .with("status", task.status.as_str())

@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
+use offshoot_peers::Home;
+use offshoot_tests::program;
 use serde_json::{Value, json};
 
-use crate::client::{Client, modern};
+use crate::client::{Client, WHILE, modern};
 
 fn knowing() -> Value {
     modern(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}))
 }
 
 fn call(client: &mut Client, command: &str) -> Value {
-    let params = json!({"name": "bash", "arguments": {"command": command}, "_meta": knowing()});
+    call_of(client, "bash", json!({"command": command}))
+}
+
+fn call_of(client: &mut Client, tool: &str, args: Value) -> Value {
+    let params = json!({"name": tool, "arguments": args, "_meta": knowing()});
     client.request("tools/call", params)["result"].clone()
 }
 
@@ -61,6 +67,33 @@ fn a_long_call_becomes_a_task_with_the_result_that_the_call_would_have_had() {
         Some(1),
         "{quick}"
     );
+    client.end();
+}
+
+#[test]
+fn a_killed_server_has_its_tasks_on_record_and_the_next_one_tells_of_them_once() {
+    let store = Home::new();
+    let folder = store.work().join("store");
+    let folder = folder.to_str().expect("a path");
+    let mut client = Client::silent(&["--store", folder]);
+    assert_eq!(call(&mut client, "true")["resultType"], "complete");
+    let id = call(&mut client, "exec sleep 4321")["taskId"].clone();
+    let id = id.as_str().expect("an id");
+    client.peer.kill();
+    let sessions = store
+        .command(program())
+        .args(["sessions", "--json", "--store", folder]);
+    let sessions: Value = serde_json::from_str(&sessions.run(WHILE).success()).expect("JSON");
+    let root = sessions[0]["id"].as_str().expect("an id").to_owned();
+
+    let mut client = Client::silent(&["--store", folder, "--resume", &root]);
+    let said = call_of(&mut client, "task_list", json!({}))["content"].to_string();
+    assert_eq!(said.matches("lost in a restart").count(), 1, "{said}");
+    assert!(said.contains(id), "{said}");
+    let said = call_of(&mut client, "task_list", json!({}))["content"].to_string();
+    assert!(!said.contains("lost"), "{said}");
+    let answer = about(&mut client, "tasks/get", &json!(id));
+    assert!(answer["error"].is_object(), "{answer}");
     client.end();
 }
 
