@@ -128,8 +128,8 @@ fn report(name: &str, pairs: &[(Duration, Duration)], each: usize) {
     println!("{name}: {ratio:.2} x ({ours:.0} ns against {theirs:.0} ns)");
 }
 
-fn event(seq: u64) -> Arc<StoredEvent> {
-    Arc::new(StoredEvent {
+fn event(seq: u64) -> StoredEvent {
+    StoredEvent {
         seq,
         time: Timestamp::from_millis(1_767_225_600_000 + seq),
         event: Event::InboxInserted {
@@ -139,7 +139,7 @@ fn event(seq: u64) -> Arc<StoredEvent> {
                 .into(),
             before: None,
         },
-    })
+    }
 }
 
 fn append() {
@@ -149,7 +149,7 @@ fn append() {
     let lines: Vec<_> = events
         .iter()
         .map(|event| {
-            let mut line = serde_json::to_vec(&**event).expect("a line");
+            let mut line = serde_json::to_vec(event).expect("a line");
             line.push(b'\n');
             line
         })

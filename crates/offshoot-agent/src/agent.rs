@@ -8,6 +8,7 @@ mod drive;
 mod handle;
 mod open;
 mod state;
+mod wait;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,16 +20,15 @@ use offshoot_core::{Scope, WallClock};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
-use crate::event::Shared;
 use crate::machine::Record;
 use crate::sync;
 use crate::{
     AgentId, AgentRegistry, AppendError, Event, EventHub, Flushed, Projection, Prompt,
     SessionStore, StoreError, StoredEvent, Subscription, ToolSet, TurnDriver, Usage,
 };
-use state::{Inner, State};
+use state::{Inner, Roused, State};
+use wait::{Until, Wait};
 
 pub use accept::{Delivered, Placement, SendError};
 pub use close::Pending;
@@ -198,10 +198,10 @@ impl AgentHost {
         let (mut opened, mut projection) = open::folded(self, id)?;
         let first = projection.next_seq();
         let time = self.clock.now();
-        let store = |seq, events: Vec<Event>| -> Vec<Shared> {
+        let store = |seq, events: Vec<Event>| -> Vec<StoredEvent> {
             let numbered = (seq..).zip(events);
             let stored = numbered.map(|(seq, event)| StoredEvent { seq, time, event });
-            stored.map(Arc::new).collect()
+            stored.collect()
         };
         let mut stored = store(first, projection.repairs());
         for event in &stored {
@@ -429,58 +429,32 @@ impl Agent {
 
     /// Runs `change` under the lock, then hands out what it committed and wakes who waits.
     pub(crate) fn commit<R>(&self, change: impl FnOnce(&mut State, &Arc<Inner>) -> R) -> R {
-        let (result, undriven, rested) = {
+        let (result, roused, woken) = {
             let mut state = self.lock();
             state.epoch += 1;
             let result = change(&mut state, &self.0);
             let rested = !state.machine.is_running();
-            (result, std::mem::take(&mut state.undriven), rested)
+            (result, state.rouse(), state.waiters.take(rested))
         };
-        if undriven {
-            let driven = drive::Driven(Some(self.clone()));
-            let span = tracing::info_span!(
-                // What an agent does is not part of what its sender does.
-                parent: None,
-                "agent",
-                agent = %self.0.id,
-                label = %self.0.label,
-                depth = self.0.depth,
-            );
-            sync::spawn(&self.0.runtime, drive::drive(driven).instrument(span));
+        match roused {
+            Roused::Nobody => {}
+            Roused::Parked(drive) => drive.wake(),
+            Roused::New => drive::spawn(self),
         }
         self.0.host.hub.dispatch();
-        self.0.changed.notify_waiters();
-        if rested {
-            self.0.rested.notify_waiters();
-        }
+        woken.wake();
         result
     }
 
     /// Waits until `done` holds of the agent's state. `done` runs under the agent's lock.
-    async fn until<R>(&self, mut done: impl FnMut(&State) -> Option<R>) -> R {
-        loop {
-            let changed = self.0.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            if let Some(result) = done(&self.lock()) {
-                return result;
-            }
-            changed.await;
-        }
+    fn until<R>(&self, done: impl FnMut(&State) -> Option<R>) -> impl Future<Output = R> {
+        Wait::new(self, Until::Changed, done)
     }
 
     /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
     pub async fn idle(&self) {
-        // Asked before it is waited for as well: most waits end with the first wake.
-        while self.lock().machine.is_running() {
-            let rested = self.0.rested.notified();
-            let mut rested = std::pin::pin!(rested);
-            rested.as_mut().enable();
-            if !self.lock().machine.is_running() {
-                return;
-            }
-            rested.await;
-        }
+        let idle = |state: &State| (!state.machine.is_running()).then_some(());
+        Wait::new(self, Until::Rested, idle).await;
     }
 
     /// A number that grows with every change of the agent's state; see
@@ -521,12 +495,11 @@ impl Agent {
     /// Waits until the agent is at rest, or closing. Dropping the future has no effect.
     pub async fn rest(&self) {
         loop {
-            let changed = self.0.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
+            let epoch = self.epoch();
             if self.is_at_rest() || matches!(self.status(), Status::Closing | Status::Closed) {
                 return;
             }
+            let changed = self.changed_since(epoch);
             if self.0.scope.holds() > 0 {
                 tokio::select! {
                     () = changed => {}

@@ -236,7 +236,7 @@ const IGNORABLE: &str = "ignorable";
 pub enum Event {
     /// A residency of the session begins.
     #[serde(rename = "session/start")]
-    SessionStart(Box<SessionStart>),
+    SessionStart(Arc<SessionStart>),
     /// A message was accepted.
     #[serde(rename = "inbox/inserted")]
     InboxInserted {
@@ -336,7 +336,7 @@ pub enum Event {
         /// The tool.
         name: String,
         /// The arguments.
-        args: Box<Value>,
+        args: Arc<Value>,
     },
     /// A tool call ended.
     #[serde(rename = "tool/result")]
@@ -378,18 +378,18 @@ pub enum Event {
     },
     /// An event of a crate above.
     #[serde(untagged)]
-    Extension(Box<Extension>),
+    Extension(Arc<Extension>),
 }
 
 impl From<SessionStart> for Event {
     fn from(start: SessionStart) -> Self {
-        Self::SessionStart(Box::new(start))
+        Self::SessionStart(Arc::new(start))
     }
 }
 
 impl From<Extension> for Event {
     fn from(extension: Extension) -> Self {
-        Self::Extension(Box::new(extension))
+        Self::Extension(Arc::new(extension))
     }
 }
 
@@ -406,7 +406,7 @@ impl Event {
     }
 }
 
-/// An event in a log.
+/// An event in a log. A clone shares its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredEvent {
     /// Its place in the session, from 0.
@@ -458,9 +458,6 @@ impl StoredEvent {
         debug_assert!(written.is_ok(), "an event is always JSON");
     }
 }
-
-/// A committed event, shared by the log, the hub and the projection.
-pub(crate) type Shared = Arc<StoredEvent>;
 
 /// Wall time as text, as in `2026-01-01T00:00:00.000Z`.
 pub(crate) mod rfc3339 {

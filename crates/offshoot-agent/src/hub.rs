@@ -18,9 +18,9 @@ use offshoot_core::{Timestamp, text};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::event::{Shared, rfc3339};
+use crate::event::rfc3339;
 use crate::sync::point;
-use crate::{AgentId, Event};
+use crate::{AgentId, Event, StoredEvent};
 use subscription::Buffer;
 
 pub use subscription::{Observed, Subscription};
@@ -208,7 +208,7 @@ impl EventHub {
         session: &AgentId,
         label: &Arc<str>,
         depth: u32,
-        stored: &[Shared],
+        stored: &[StoredEvent],
     ) {
         if self.has_observers() {
             self.enqueue(stored.iter().map(|stored| EventRecord {

@@ -111,7 +111,10 @@ impl Inbox {
     /// Puts a message in front of `before`, or at the end of its list.
     pub(crate) fn insert(&mut self, entry: Entry, before: Option<&MessageId>) {
         let list = self.list(entry.target);
-        list.insert(place(list, before), entry);
+        match place(list, before) {
+            end if end == list.len() => list.push_back(entry),
+            at => list.insert(at, entry),
+        }
     }
 
     /// Gives a message that waits another place.

@@ -23,7 +23,7 @@
 //! // A host would write them to a log here.
 //! let stored: Vec<_> = (0..)
 //!     .zip(effects.events.iter().cloned())
-//!     .map(|(seq, event)| Arc::new(StoredEvent { seq, time: Default::default(), event }))
+//!     .map(|(seq, event)| StoredEvent { seq, time: Default::default(), event })
 //!     .collect();
 //! machine.commit(effects.then, &stored);
 //! assert_eq!(machine.projection().turn(), 1);
@@ -38,8 +38,9 @@ mod turn;
 
 use std::sync::Arc;
 
-use crate::event::Shared;
-use crate::{AgentSettings, CancelCause, Event, MessageId, Pending, Projection, Status};
+use crate::{
+    AgentSettings, CancelCause, Event, MessageId, Pending, Projection, Status, StoredEvent,
+};
 
 pub use accept::Accept;
 pub use close::{Cancel, Close, CloseIfSettled, Closed, Settle};
@@ -180,10 +181,16 @@ impl Machine {
         command.apply(self)
     }
 
-    /// Folds what was appended for a command.
-    pub fn commit(&mut self, then: Then, stored: &[Shared]) {
+    /// Folds one event that was appended for a command, before [`commit`](Self::commit) is called with
+    /// those that were not folded so.
+    pub fn fold(&mut self, stored: &StoredEvent) {
+        self.projection.apply(stored);
+    }
+
+    /// Folds what was appended for a command, and makes true what follows from it.
+    pub fn commit(&mut self, then: Then, stored: &[StoredEvent]) {
         for event in stored {
-            self.projection.apply(event);
+            self.fold(event);
         }
         match then.0 {
             Change::Nothing => {}

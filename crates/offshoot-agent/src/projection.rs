@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use offshoot_core::Timestamp;
 use serde_json::Value;
+use smallvec::SmallVec;
 
-use crate::event::Shared;
 use crate::{
     AgentId, AssistantMessage, CallId, CallRequest, Entry, Event, Extension, Finish, Inbox,
-    Message, MessageId, SessionStart, ToolResultRecord, TurnEndReason, Usage,
+    Message, MessageId, SessionStart, StoredEvent, ToolResultRecord, TurnEndReason, Usage,
 };
 
 /// The source and the cause that a human is.
@@ -45,11 +46,17 @@ pub struct OpenTurn {
     pub step_open: bool,
     /// Calls of the step's replies without a result, and whether each was dispatched.
     pub unanswered: Vec<(CallRequest, bool)>,
-    /// The messages that the turn claimed, in order.
-    pub claimed: Vec<Arc<Message>>,
+    /// Mostly one.
+    claimed: SmallVec<[Arc<Message>; 1]>,
 }
 
 impl OpenTurn {
+    /// The messages that the turn claimed, in order.
+    #[must_use]
+    pub fn claimed(&self) -> &[Arc<Message>] {
+        &self.claimed
+    }
+
     /// Where a call of this id without a result is.
     pub(crate) fn position(&self, id: &CallId, dispatched: bool) -> Option<usize> {
         self.unanswered
@@ -87,20 +94,22 @@ pub struct ActivationFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
     next_seq: u64,
-    start: Option<Shared>,
+    start: Option<Arc<SessionStart>>,
     inbox: Inbox,
     history: Vec<HistoryItem>,
     turn: u64,
     open: Option<OpenTurn>,
     facts: ActivationFacts,
     usage: Usage,
-    extensions: Vec<Shared>,
+    /// With the `seq` of each.
+    extensions: Vec<(u64, Arc<Extension>)>,
     last_result: Option<String>,
-    message_ids: HashSet<MessageId>,
+    message_ids: HashSet<MessageId, RandomState>,
     stopped_by_user: bool,
     activations: u64,
-    last: Option<Shared>,
-    last_fact: Option<Shared>,
+    /// The last event, if it is one of a crate above.
+    last: Option<Arc<Extension>>,
+    last_fact: Option<Arc<Extension>>,
     /// Since the residency began there is nothing but its beginning and the repairs of the one before.
     beginning: bool,
     activation_at: u64,
@@ -128,9 +137,13 @@ fn is_beginning(event: &Event) -> bool {
 
 impl Projection {
     /// Folds one event. Events of a live-only kind change nothing.
-    pub fn apply(&mut self, stored: &Shared) {
+    pub fn apply(&mut self, stored: &StoredEvent) {
         self.next_seq = stored.seq + 1;
-        let before = self.last.replace(Shared::clone(stored));
+        let last = match &stored.event {
+            Event::Extension(extension) => Some(Arc::clone(extension)),
+            _ => None,
+        };
+        let before = std::mem::replace(&mut self.last, last);
         self.beginning &= is_beginning(&stored.event);
         // What a session had not read may be discarded long after its last residency.
         if !matches!(
@@ -143,8 +156,7 @@ impl Projection {
             Event::SessionStart(start) => {
                 // A residency that died before it could do anything changes nothing of what is owed.
                 if !self.beginning {
-                    self.last_fact =
-                        before.filter(|last| matches!(last.event, Event::Extension(_)));
+                    self.last_fact = before;
                 }
                 if start.inherited.is_some() {
                     // The birth of a session that begins with another one's past: of that one only
@@ -153,10 +165,9 @@ impl Projection {
                     self.next_seq = inherited.next_seq;
                     self.turn = inherited.turn;
                     self.history = inherited.history;
-                    self.last = inherited.last;
                 }
                 self.beginning = true;
-                self.start.get_or_insert_with(|| Shared::clone(stored));
+                self.start.get_or_insert_with(|| Arc::clone(start));
                 self.activations += 1;
                 self.past_ms = self.past_ms.saturating_add(self.present_ms());
                 self.span = (stored.time, stored.time);
@@ -211,7 +222,7 @@ impl Projection {
                     step: 0,
                     step_open: false,
                     unanswered: Vec::new(),
-                    claimed: Vec::new(),
+                    claimed: SmallVec::new(),
                 });
             }
             Event::StepStart { step, .. } => {
@@ -283,7 +294,9 @@ impl Projection {
             Event::AgentStatus { .. } => {}
             // Nothing depends on what is ignorable, and nothing of it is kept.
             Event::Extension(extension) if extension.is_ignorable() => {}
-            Event::Extension(_) => self.extensions.push(Shared::clone(stored)),
+            Event::Extension(extension) => {
+                self.extensions.push((stored.seq, Arc::clone(extension)));
+            }
         }
     }
 
@@ -323,7 +336,7 @@ impl Projection {
     }
 
     /// Folds a whole log.
-    pub fn of<'a>(events: impl IntoIterator<Item = &'a Shared>) -> Self {
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a StoredEvent>) -> Self {
         let mut projection = Self::default();
         for event in events {
             projection.apply(event);
@@ -346,10 +359,7 @@ impl Projection {
     /// The event that describes the session; absent in an empty log.
     #[must_use]
     pub fn start(&self) -> Option<&SessionStart> {
-        self.start.as_ref().and_then(|stored| match &stored.event {
-            Event::SessionStart(start) => Some(&**start),
-            _ => None,
-        })
+        self.start.as_deref()
     }
 
     /// The session that delegated to this one.
@@ -416,12 +426,7 @@ impl Projection {
 
     /// The events of crates above, in order.
     pub fn extensions(&self) -> impl Iterator<Item = &Extension> {
-        self.extensions
-            .iter()
-            .filter_map(|stored| match &stored.event {
-                Event::Extension(extension) => Some(&**extension),
-                _ => None,
-            })
+        self.extensions.iter().map(|(_, extension)| &**extension)
     }
 
     /// The event of a crate above that the residency before this one ended with, if it did. A crate
@@ -430,10 +435,7 @@ impl Projection {
     /// since their process died at once, do not count.
     #[must_use]
     pub fn last_fact(&self) -> Option<&Extension> {
-        match &self.last_fact.as_ref()?.event {
-            Event::Extension(extension) => Some(&**extension),
-            _ => None,
-        }
+        self.last_fact.as_deref()
     }
 
     /// The events of crates above since the present residency began, in order.
@@ -448,13 +450,10 @@ impl Projection {
     }
 
     fn extensions_from(&self, seq: u64) -> impl Iterator<Item = &Extension> {
-        let from = self.extensions.partition_point(|stored| stored.seq < seq);
+        let from = self.extensions.partition_point(|(at, _)| *at < seq);
         self.extensions[from..]
             .iter()
-            .filter_map(|stored| match &stored.event {
-                Event::Extension(extension) => Some(&**extension),
-                _ => None,
-            })
+            .map(|(_, extension)| &**extension)
     }
 
     /// Whether the process ended in the middle of the last turn. Stays so until the next turn begins.

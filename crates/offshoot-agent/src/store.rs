@@ -12,8 +12,6 @@ mod memory;
 pub use jsonl::{JsonlStore, SyncPolicy};
 pub use memory::MemoryStore;
 
-use std::sync::Arc;
-
 use crate::{AgentId, Projection, StoredEvent};
 
 /// A store could not do what was asked.
@@ -94,7 +92,7 @@ pub enum AppendError {
 
 /// What is called with each event of a log, in order. It keeps what it needs: a log is read as a
 /// stream, and may be far larger than what it comes to.
-pub type Visit<'a> = &'a mut dyn FnMut(&Arc<StoredEvent>);
+pub type Visit<'a> = &'a mut dyn FnMut(&StoredEvent);
 
 /// A session that was opened to go on with it.
 pub struct OpenedSession {
@@ -135,7 +133,25 @@ pub trait SessionLog: Send {
     /// # Errors
     ///
     /// [`AppendError::Conflict`] when the log does not end at `expected`; otherwise the medium's.
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError>;
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError>;
+
+    /// As [`append`](Self::append), of events that their writer does not need any more; once nothing can
+    /// fail any more it shows them to `appended`, in order, and to nobody when they were not appended. By
+    /// default it appends them and then shows them; a log that keeps them in memory need not copy them.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    fn take(
+        &mut self,
+        expected: u64,
+        events: Vec<StoredEvent>,
+        appended: Visit<'_>,
+    ) -> Result<(), AppendError> {
+        self.append(expected, &events)?;
+        events.iter().for_each(appended);
+        Ok(())
+    }
 
     /// Makes everything appended survive a loss of power, and returns when it does. Says whether it
     /// does: a log in memory cannot.
@@ -198,9 +214,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`scan`](Self::scan).
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+    fn read(&self, id: &AgentId) -> Result<Vec<StoredEvent>, StoreError> {
         let mut events = Vec::new();
-        self.scan(id, &mut |event| events.push(Arc::clone(event)))?;
+        self.scan(id, &mut |event| events.push(event.clone()))?;
         Ok(events)
     }
 
@@ -220,7 +236,7 @@ pub trait SessionStore: Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError>;
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError>;
 
     /// The ids of all sessions, oldest first.
     ///
@@ -228,4 +244,45 @@ pub trait SessionStore: Send + Sync + 'static {
     ///
     /// The medium's.
     fn sessions(&self) -> Result<Vec<AgentId>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    fn event(seq: u64) -> StoredEvent {
+        StoredEvent {
+            seq,
+            time: offshoot_core::Timestamp::from_millis(seq),
+            event: Event::TurnStart {
+                turn: seq + 1,
+                generation: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn what_a_log_takes_is_kept_and_shown_and_a_conflict_shows_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let jsonl = JsonlStore::open_folder(folder.path()).expect("a store");
+        let stores: [&dyn SessionStore; 2] = [&MemoryStore::default(), &jsonl];
+        for store in stores {
+            let id = AgentId::fresh();
+            let mut log = store.create(&id, 0).expect("a session");
+            let mut shown = Vec::new();
+            for batch in [vec![event(0)], vec![event(1), event(2)]] {
+                let expected = batch[0].seq;
+                let taken = log.take(expected, batch, &mut |event| shown.push(event.clone()));
+                taken.expect("taken");
+            }
+            let refused = log.take(1, vec![event(1)], &mut |event| shown.push(event.clone()));
+            assert!(matches!(
+                refused,
+                Err(AppendError::Conflict { found: 3, .. })
+            ));
+            assert_eq!(shown, [event(0), event(1), event(2)]);
+            assert_eq!(store.read(&id).expect("the log"), shown);
+        }
+    }
 }

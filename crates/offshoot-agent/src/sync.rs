@@ -49,7 +49,8 @@ pub(crate) mod model {
 
     pub(crate) fn spawn(runtime: &Handle, future: impl Future<Output = ()> + Send + 'static) {
         if RUNS.get() {
-            shuttle::thread::spawn(move || shuttle::future::block_on(future));
+            // A drive that rests at the end of a schedule is not waited for.
+            drop(shuttle::future::spawn(future));
         } else {
             runtime.spawn(future);
         }

@@ -327,12 +327,10 @@ fn an_event_of_an_unknown_type_is_kept_as_it_is() {
     ];
     let events: Vec<_> = (0..)
         .zip(&shapes)
-        .map(|(seq, shape)| {
-            Arc::new(StoredEvent {
-                seq,
-                time: Timestamp::from_millis(1),
-                event: serde_json::from_value(shape.clone()).expect("an extension"),
-            })
+        .map(|(seq, shape)| StoredEvent {
+            seq,
+            time: Timestamp::from_millis(1),
+            event: serde_json::from_value(shape.clone()).expect("an extension"),
         })
         .collect();
     let mut log = store.create(&id, 0).expect("a session");
@@ -381,7 +379,7 @@ fn a_log_tells_how_long_its_residencies_took() {
     let mut projection = offshoot_agent::Projection::default();
     for (seq, (time, event, expected)) in (0..).zip(log) {
         let time = Timestamp::from_millis(time);
-        projection.apply(&Arc::new(StoredEvent { seq, time, event }));
+        projection.apply(&StoredEvent { seq, time, event });
         let walls = (projection.present_wall(), projection.wall());
         let millis = (walls.0.as_millis(), walls.1.as_millis());
         assert_eq!(millis, expected, "after {seq}");

@@ -69,7 +69,7 @@ fn id(n: usize) -> MessageId {
 /// A host: a log, and whether somebody drives turns.
 struct Host {
     machine: Machine,
-    log: Vec<Arc<StoredEvent>>,
+    log: Vec<StoredEvent>,
     /// The log refuses what comes next.
     refuses: bool,
     driven: bool,
@@ -111,12 +111,12 @@ impl Host {
         host
     }
 
-    fn store(&mut self, events: Vec<Event>) -> Vec<Arc<StoredEvent>> {
+    fn store(&mut self, events: Vec<Event>) -> Vec<StoredEvent> {
         let stored: Vec<_> = (self.log.len() as u64..)
             .zip(events)
             .map(|(seq, event)| {
                 let time = offshoot_core::Timestamp::default();
-                Arc::new(StoredEvent { seq, time, event })
+                StoredEvent { seq, time, event }
             })
             .collect();
         self.log.extend(stored.iter().cloned());

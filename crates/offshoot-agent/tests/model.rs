@@ -253,7 +253,7 @@ impl Pair {
     }
 
     /// Closes the agent; gives its log.
-    async fn end(mut self) -> Vec<Arc<StoredEvent>> {
+    async fn end(mut self) -> Vec<StoredEvent> {
         let agent = self.agent.clone();
         let ledger = self.world.finish(self.agent).await;
         self.model.cancel(CancelCause::Disposed, Pending::Keep);
@@ -280,7 +280,7 @@ impl Pair {
 }
 
 /// A process that dies after `kept` events of `log`; the next one runs what waits to the end.
-async fn crash(log: &[Arc<StoredEvent>], kept: usize) {
+async fn crash(log: &[StoredEvent], kept: usize) {
     let store = MemoryStore::default();
     let id = "s".parse().expect("an id");
     let mut writer = store.create(&id, 0).expect("a session");

@@ -63,7 +63,7 @@ async fn eventful_life(world: &mut World) -> Agent {
 }
 
 /// Opens a session, lets all that waits run to the end, and gives its final log.
-async fn live_on(folder: &Path) -> Vec<Arc<StoredEvent>> {
+async fn live_on(folder: &Path) -> Vec<StoredEvent> {
     let mut world = World::in_folder(folder);
     let agent = Agent::resume(
         &world.host,
@@ -91,7 +91,7 @@ async fn live_on(folder: &Path) -> Vec<Arc<StoredEvent>> {
     log
 }
 
-fn ids(events: &[Arc<StoredEvent>]) -> BTreeSet<String> {
+fn ids(events: &[StoredEvent]) -> BTreeSet<String> {
     events
         .iter()
         .filter_map(|stored| match &stored.event {
@@ -572,12 +572,10 @@ async fn a_fork_that_was_cut_before_its_birth_is_empty() {
 fn a_log_that_lacks_its_beginning_is_corrupt() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = JsonlStore::open_folder(folder.path()).expect("a store");
-    let event = |seq| {
-        Arc::new(StoredEvent {
-            seq,
-            time: offshoot_core::Timestamp::from_millis(0),
-            event: Extension::new("a/b").into(),
-        })
+    let event = |seq| StoredEvent {
+        seq,
+        time: offshoot_core::Timestamp::from_millis(0),
+        event: Extension::new("a/b").into(),
     };
     let mut log = store.create(&session(), 0).expect("a session");
     log.append(0, &[event(0), event(1)]).expect("an append");

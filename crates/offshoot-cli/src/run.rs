@@ -143,7 +143,7 @@ pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), F
     let first = store
         .first(id)
         .map_err(|error| Fault::usage(format_args!("--resume: {error}")))?;
-    match first.as_deref().map(|stored| &stored.event) {
+    match first.as_ref().map(|stored| &stored.event) {
         Some(Event::SessionStart(start)) => match &start.parent {
             None => Ok(()),
             Some(parent) => Err(Fault::usage(format_args!(

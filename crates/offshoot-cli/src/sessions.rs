@@ -87,11 +87,11 @@ struct Reading {
     projection: Projection,
     turns: u64,
     end: Option<TurnEndReason>,
-    last: Option<Arc<StoredEvent>>,
+    last: Option<StoredEvent>,
 }
 
 impl Reading {
-    fn see(&mut self, stored: &Arc<StoredEvent>) {
+    fn see(&mut self, stored: &StoredEvent) {
         match &stored.event {
             // What came before is another session's.
             Event::SessionStart(start) if start.inherited.is_some() => {
@@ -102,7 +102,7 @@ impl Reading {
             Event::TurnEnd { reason, .. } => self.end = Some(*reason),
             _ => {}
         }
-        self.last = Some(Arc::clone(stored));
+        self.last = Some(stored.clone());
     }
 }
 
@@ -119,14 +119,14 @@ fn read(store: &JsonlStore, host: &AgentHost, id: AgentId, is_open: bool) -> Ses
         status: if is_open { "running" } else { status(&reading) },
         turns: reading.turns,
         usage: TreeUsage::alone(reading.projection.usage(), reading.projection.wall()),
-        last_activity: reading.last.as_deref().map(StoredEvent::time_text),
+        last_activity: reading.last.as_ref().map(StoredEvent::time_text),
         ..described(id, reading.projection.start())
     }
 }
 
 fn damaged(store: &JsonlStore, id: AgentId, error: &OpenError) -> Session {
     let first = store.first(&id).ok().flatten();
-    let start = match first.as_deref().map(|stored| &stored.event) {
+    let start = match first.as_ref().map(|stored| &stored.event) {
         Some(Event::SessionStart(start)) => Some(&**start),
         _ => None,
     };

@@ -38,7 +38,8 @@ impl WallClock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // A clock set before 1970 is shown as 1970.
-        let millis = since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
-        Timestamp(millis)
+        Timestamp(since.map_or(0, |d| {
+            d.as_secs().saturating_mul(1000) + u64::from(d.subsec_millis())
+        }))
     }
 }

@@ -9,8 +9,6 @@
 mod capture;
 mod run;
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, Event, StoredEvent};
 use offshoot_subagent::{Capabilities, Provider, ProviderError, Run, RunRequest};
@@ -56,13 +54,13 @@ impl Provider for Fork {
     fn seed<'a>(
         &'a self,
         parent: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         Box::pin(async move { finished_turns(parent) })
     }
 }
 
 /// The agent's log up to the end of its last finished turn; nothing when it has not finished one.
-fn finished_turns(agent: &Agent) -> Result<Option<Vec<Arc<StoredEvent>>>, ProviderError> {
+fn finished_turns(agent: &Agent) -> Result<Option<Vec<StoredEvent>>, ProviderError> {
     let read = agent.host().store.read(agent.id());
     let mut events = read.map_err(|error| {
         ProviderError::new(format!("the parent's session could not be read: {error}"))

@@ -1,7 +1,5 @@
 //! A one-shot run of an agent in this process.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use offshoot_agent::{Agent, AgentId, CancelCause, Pending, StoredEvent};
 use offshoot_subagent::{
@@ -23,7 +21,7 @@ struct InProcessRun {
 /// Dropping the future ends what was made.
 pub(crate) async fn start(
     mut request: RunRequest,
-    seed: Option<Vec<Arc<StoredEvent>>>,
+    seed: Option<Vec<StoredEvent>>,
 ) -> Result<Box<dyn Run>, ProviderError> {
     let fail = |error: &dyn std::fmt::Display| ProviderError::new(error.to_string());
     if request.cancel.is_cancelled() {

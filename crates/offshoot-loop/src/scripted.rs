@@ -70,7 +70,7 @@ fn has_arrived(projection: &Projection, awaited: &script::AwaitInbox) -> bool {
     let claimed = projection
         .open_turn()
         .into_iter()
-        .flat_map(|open| &open.claimed);
+        .flat_map(|open| open.claimed());
     waiting
         .chain(claimed)
         .filter(|message| message.source.kind == awaited.source)

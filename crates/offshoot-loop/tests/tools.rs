@@ -454,7 +454,7 @@ struct Refusing(MemoryStore, Arc<AtomicBool>);
 struct RefusingLog(Box<dyn SessionLog>, Arc<AtomicBool>);
 
 impl SessionLog for RefusingLog {
-    fn append(&mut self, at: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, at: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         if self.1.load(Ordering::SeqCst) {
             return Err(AppendError::Store(StoreError::Io {
                 place: "the disk".to_owned(),
@@ -483,7 +483,7 @@ impl SessionStore for Refusing {
         self.0.scan(id, visit)
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         self.0.first(id)
     }
 

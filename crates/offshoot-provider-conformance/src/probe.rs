@@ -220,7 +220,7 @@ impl Provider for Probe {
     fn seed<'a>(
         &'a self,
         parent: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         Box::pin(async move {
             let seed = async { self.inner.seed(parent).await };
             let seed = watched(&self.notes, "seed", seed).await?;
@@ -233,7 +233,7 @@ impl Provider for Probe {
 }
 
 impl Probe {
-    fn check_seed(&self, events: &[Arc<StoredEvent>]) {
+    fn check_seed(&self, events: &[StoredEvent]) {
         if events.is_empty() {
             self.notes
                 .fault("seed gave an empty past: expected none".to_owned());

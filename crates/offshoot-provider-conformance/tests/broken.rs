@@ -143,7 +143,7 @@ impl Provider for Threads {
     fn seed<'a>(
         &'a self,
         parent: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         Box::pin(async move {
             let mut events = parent.host().store.read(parent.id()).unwrap();
             events.pop();

@@ -1,8 +1,6 @@
 //! What a child is made of: its parent's kit, narrowed, and a descriptor from which it can be made
 //! again.
 
-use std::sync::Arc;
-
 use offshoot_agent::{
     Agent, AgentKit, AgentSpec, FilterError, Message, PromptSection, RunId, SessionStart, Source,
     StoredEvent, ToolFilter,
@@ -97,7 +95,7 @@ impl ChildPlan {
         request: &ChildRequest,
         mode: Mode,
         run_id: &RunId,
-        seed: Option<Vec<Arc<StoredEvent>>>,
+        seed: Option<Vec<StoredEvent>>,
     ) -> Result<Self, StartError> {
         let parent: &Agent = &request.parent;
         let descriptor = Descriptor {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -296,7 +295,7 @@ pub trait Provider: Send + Sync + 'static {
     fn seed<'a>(
         &'a self,
         _parent: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         Box::pin(async { Ok(None) })
     }
 }

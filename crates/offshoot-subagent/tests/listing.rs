@@ -178,7 +178,7 @@ async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
             persona: None,
             tool_filter: None,
         };
-        let start = Event::SessionStart(Box::new(SessionStart {
+        let start = Event::from(SessionStart {
             parent: Some(above.clone()),
             label: Some(label),
             origin: Origin::Subagent,
@@ -186,13 +186,13 @@ async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
             resumed: false,
             inherited: None,
             extra: described.to_fields(&RunId::fresh()),
-        }));
+        });
         let stored = StoredEvent {
             seq: 0,
             time: world.host.clock.now(),
             event: start,
         };
-        log.append(0, &[Arc::new(stored)]).unwrap();
+        log.append(0, &[stored]).unwrap();
         above = child;
     }
     let listed = world.subagents.list(&root, true);

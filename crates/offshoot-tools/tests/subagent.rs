@@ -288,7 +288,7 @@ impl Provider for Slow {
     fn seed<'a>(
         &'a self,
         _: &'a offshoot_agent::Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<offshoot_agent::StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<offshoot_agent::StoredEvent>>, ProviderError>> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok(None)

@@ -26,7 +26,7 @@ struct Full {
 struct FullLog(Box<dyn SessionLog>, Arc<AtomicBool>);
 
 impl SessionLog for FullLog {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         if self.1.load(Ordering::SeqCst) {
             let (place, error) = ("a log".to_owned(), io::Error::other("the disk is full"));
             return Err(StoreError::Io { place, error }.into());
@@ -53,7 +53,7 @@ impl SessionStore for Full {
         self.inner.scan(id, visit)
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         self.inner.first(id)
     }
 

@@ -17,7 +17,7 @@ use offshoot::{Config, Runtime, model, say};
 
 #[derive(Clone, Default)]
 struct Row {
-    events: Vec<Arc<StoredEvent>>,
+    events: Vec<StoredEvent>,
     /// How many of them are another session's past.
     inherited: usize,
     has_writer: bool,
@@ -48,7 +48,7 @@ struct Log {
 }
 
 impl SessionLog for Log {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         let mut rows = self.table.rows();
         let log = &mut rows.entry(self.id.clone()).or_default().events;
         let found = log.len() as u64;
@@ -110,7 +110,7 @@ impl SessionStore for Table {
         Ok(())
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         let row = self.row(id)?;
         Ok(row.events.get(row.inherited).cloned())
     }

@@ -80,7 +80,7 @@ impl Provider for Named {
     fn seed<'a>(
         &'a self,
         parent: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         self.inner.seed(parent)
     }
 }

@@ -1,27 +1,56 @@
-//! The drive: runs the turns of an agent, one after the other, until nothing runnable waits.
+//! The drive: runs the turns of an agent, one after the other, and rests while nothing runnable waits.
 
+use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
 use offshoot_core::text;
 use tracing::{Instrument, Span};
 
-use super::state::{Inner, State};
+use super::state::{Drive, Inner, State};
 use super::{Agent, Pending};
 use crate::machine::{
     After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, StepEnded, TurnEnded,
 };
-use crate::{StepContext, StepKey, TurnEndReason};
+use crate::{StepContext, StepKey, TurnEndReason, sync};
 
-/// Runs the turn that was opened for it, and those that follow, until the agent is idle.
-pub(super) async fn drive(mut driven: Driven) {
+/// Makes the drive of an agent whose first turn was opened.
+pub(super) fn spawn(agent: &Agent) {
+    let driven = Driven(Some(agent.clone()));
+    sync::spawn(&agent.0.runtime, drive(driven));
+}
+
+/// Runs the turn that was opened for it, and those that follow, until the agent is idle; then waits for
+/// the next one, until the agent has closed.
+async fn drive(mut driven: Driven) {
+    while let Some(agent) = &driven.0 {
+        let span = tracing::info_span!(
+            // What an agent does is not part of what its sender does.
+            parent: None,
+            "agent",
+            agent = %agent.id(),
+            label = %agent.label(),
+            depth = agent.depth(),
+        );
+        // In a box of its own: an idle agent keeps a small task.
+        let ended = Box::pin(run_turns(agent).instrument(span)).await;
+        if ended.is_break() || next_turn(agent).await.is_break() {
+            driven.0 = None;
+        }
+    }
+}
+
+/// Runs the turn that was opened, and those that follow. Breaks when there will be none any more.
+async fn run_turns(agent: &Agent) -> ControlFlow<()> {
     let mut ended = None;
     let mut turn = Span::none();
-    while let Some(agent) = &driven.0 {
-        match agent.commit(|state, inner| go_on(state, inner, ended.take())) {
+    loop {
+        let mut next = |cx: &mut Context<'_>| {
+            agent.commit(|state, inner| go_on(state, inner, ended.take(), cx.waker()))
+        };
+        match std::future::poll_fn(|cx| Poll::Ready(next(cx))).await {
             Next::Step(begun) => {
                 if begun.step == 1 {
                     let (number, generation) = (begun.turn, begun.generation);
@@ -32,25 +61,50 @@ pub(super) async fn drive(mut driven: Driven) {
                 ended = Some(run_step(agent, &context).instrument(step).await);
             }
             Next::Turn => {}
-            Next::Idle => {
+            Next::Rest => {
                 tracing::debug!(agent = %agent.id(), "idle");
-                driven.0 = None;
+                return ControlFlow::Continue(());
             }
+            Next::End => return ControlFlow::Break(()),
         }
     }
 }
 
-/// An agent whose phase is Running on behalf of a drive. A drive that is dropped before its end (its
-/// runtime shuts down, or is gone when it is spawned) must not leave a running agent behind.
-pub(super) struct Driven(pub(super) Option<Agent>);
+/// Sleeps until a turn is opened. Breaks when there will be none any more.
+async fn next_turn(agent: &Agent) -> ControlFlow<()> {
+    let mut slept = false;
+    std::future::poll_fn(|cx| {
+        if !std::mem::replace(&mut slept, true) {
+            // It is parked, and woken if a turn was opened meanwhile.
+            return Poll::Pending;
+        }
+        let mut state = agent.lock();
+        if state.machine.is_running() {
+            Poll::Ready(ControlFlow::Continue(()))
+        } else if state.park(cx.waker()) {
+            Poll::Pending
+        } else {
+            Poll::Ready(ControlFlow::Break(()))
+        }
+    })
+    .await
+}
+
+/// An agent that has a drive. A drive that is dropped before its end (its runtime shuts down, or is gone
+/// when it is spawned) must not leave a running agent behind.
+struct Driven(Option<Agent>);
 
 impl Drop for Driven {
     fn drop(&mut self) {
         let Some(agent) = self.0.take() else { return };
-        agent.commit(|state, inner| {
-            let _ = state.run(inner, Repair);
-            let _ = state.run(inner, Rest);
+        let drive = agent.commit(|state, inner| {
+            if state.machine.is_running() {
+                let _ = state.run(inner, Repair);
+                let _ = state.run(inner, Rest);
+            }
+            std::mem::replace(&mut state.drive, Drive::None)
         });
+        drop(drive);
     }
 }
 
@@ -59,12 +113,15 @@ enum Next {
     Step(Begun),
     /// The next turn was opened.
     Turn,
-    Idle,
+    /// Nothing runs until the drive is woken.
+    Rest,
+    /// Nothing runs any more.
+    End,
 }
 
 /// Begins the next step; or ends the turn, and in the same critical section decides what is next: the
-/// next turn, or idle.
-fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>) -> Next {
+/// next turn, or rest.
+fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>, waker: &Waker) -> Next {
     state.follow_scope(inner);
     let after = match ended {
         Some(ended) => state.run(inner, ended).0,
@@ -90,7 +147,10 @@ fn go_on(state: &mut State, inner: &Inner, ended: Option<StepEnded>) -> Next {
         }
         (false, _) => {}
     }
-    Next::Idle
+    match state.park(waker) {
+        true => Next::Rest,
+        false => Next::End,
+    }
 }
 
 fn context(agent: &Agent, begun: Begun) -> StepContext {
@@ -106,7 +166,7 @@ fn context(agent: &Agent, begun: Begun) -> StepContext {
 
 /// Runs the driver on one step.
 async fn run_step(agent: &Agent, context: &StepContext) -> StepEnded {
-    let driver = Arc::clone(&agent.kit().driver);
+    let driver = &*agent.kit().driver;
     // Made inside the future: a panic before the first await is the step's as well.
     let work = AssertUnwindSafe(async { driver.step(context).await }).catch_unwind();
     let mut work = std::pin::pin!(Some(work));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use offshoot_core::{CloseReport, Scope, ScopeClosed};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{Inner, State};
+use super::state::{Drive, Inner, State};
+use super::wait::Waiters;
 use super::{Agent, AgentHandle, AgentHost, AgentKit};
 use crate::machine::{Closed, Machine, Start};
 use crate::store::examine::Examination;
@@ -62,7 +62,7 @@ pub struct AgentSpec {
     /// What crates above need to make the same agent again.
     pub extra: Map<String, Value>,
     /// Another session's past, to begin with: its log up to the end of a turn.
-    pub seed: Option<Vec<Arc<StoredEvent>>>,
+    pub seed: Option<Vec<StoredEvent>>,
     /// What it works with.
     pub kit: AgentKit,
 }
@@ -112,7 +112,7 @@ pub(super) fn folded(
 }
 
 /// The state that another session's log leads to, when it is whole and ends outside a turn.
-fn past(seed: &[Arc<StoredEvent>]) -> Result<Projection, OpenError> {
+fn past(seed: &[StoredEvent]) -> Result<Projection, OpenError> {
     if (0..).zip(seed).any(|(seq, stored)| seq != stored.seq) {
         return Err(OpenError::BadSeed("its events are not numbered from 0"));
     }
@@ -254,8 +254,6 @@ impl Agent {
             torn_bytes,
             runtime: Handle::current(),
             began: Instant::now(),
-            changed: Notify::new(),
-            rested: Notify::new(),
             state: Mutex::new(State {
                 machine: Machine::new(projection, Arc::clone(&host.settings)),
                 log: Some(log),
@@ -264,6 +262,8 @@ impl Agent {
                 fresh,
                 retracted: false,
                 undriven: false,
+                drive: Drive::None,
+                waiters: Waiters::default(),
                 failure: None,
                 subtree: Usage::default(),
                 subtree_wall: Duration::ZERO,

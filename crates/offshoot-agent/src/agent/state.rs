@@ -3,32 +3,30 @@
 // Invariants
 // 1. Every change of the projection is an event that was appended to `log` first: accepted means
 //    appended.
-// 2. The machine's phase is Running exactly while a drive exists. The drive itself is spawned after
-//    the lock is released: a runtime that is gone drops it at once, and its drop takes the lock.
+// 2. The machine's phase is Running exactly while a drive is awake, or about to be: it is spawned, or
+//    woken, after the lock is released. A runtime that is gone drops a new drive at once, and its drop
+//    takes the lock. A drive parks in the critical section in which it finds nothing to run.
 // 3. Before `born` nothing is announced, and nobody can find the agent.
 // Lock order: agent state -> hub queue. No agent lock is taken under another agent's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
 use offshoot_core::{Scope, text};
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::wait::Waiters;
 use super::{AgentHost, AgentKit, Pending};
-use crate::event::{self, Shared};
+use crate::event;
 use crate::machine::{Close, Command, Effects, Machine, Repair, Then};
 use crate::{
     AgentId, AppendError, Event, EventRecord, Projection, SessionLog, StoreError, StoredEvent,
     Usage,
 };
-
-/// What one append comes to: rarely more than fits here.
-pub(super) type Batch = SmallVec<[Shared; 4]>;
 
 pub(crate) struct Inner {
     pub(super) id: AgentId,
@@ -44,10 +42,6 @@ pub(crate) struct Inner {
     pub(super) runtime: Handle,
     /// When this residency began.
     pub(super) began: Instant,
-    /// After every critical section that may have changed something.
-    pub(super) changed: Notify,
-    /// After those that leave no turn running: who waits for the end of a turn sleeps through it.
-    pub(super) rested: Notify,
     pub(super) state: Mutex<State>,
 }
 
@@ -62,8 +56,10 @@ pub(crate) struct State {
     pub(super) fresh: bool,
     /// Its maker takes it back: a fresh session goes with it.
     pub(super) retracted: bool,
-    /// A turn was opened whose drive has not been spawned yet.
+    /// A turn was opened that no drive was told of yet.
     pub(super) undriven: bool,
+    pub(super) drive: Drive,
+    pub(super) waiters: Waiters,
     pub(super) failure: Option<String>,
     pub(super) subtree: Usage,
     pub(super) subtree_wall: Duration,
@@ -73,7 +69,52 @@ pub(crate) struct State {
     pub(super) epoch: u64,
 }
 
+/// The task that runs an agent's turns. It is made for the first one and lives as long as the agent.
+pub(super) enum Drive {
+    /// There is none: the agent had no turn yet, has closed, or its runtime is gone.
+    None,
+    /// It runs turns, or is about to look for one.
+    Awake,
+    /// It waits for the next turn.
+    Parked(Waker),
+}
+
+/// Who is to run the turn that was opened; told after the lock is released.
+#[must_use = "a turn that nobody runs does not end"]
+pub(super) enum Roused {
+    Nobody,
+    Parked(Waker),
+    New,
+}
+
 impl State {
+    /// Says who runs a turn that was opened, or learns that there will be none any more.
+    pub(super) fn rouse(&mut self) -> Roused {
+        let opened = std::mem::take(&mut self.undriven);
+        if !opened && !self.machine.is_closed() {
+            return Roused::Nobody;
+        }
+        match std::mem::replace(&mut self.drive, Drive::Awake) {
+            Drive::Parked(waker) => Roused::Parked(waker),
+            Drive::None if opened => Roused::New,
+            before => {
+                self.drive = before;
+                Roused::Nobody
+            }
+        }
+    }
+
+    /// The drive that has this waker found nothing to run. False when nothing will ever be: it ends.
+    pub(super) fn park(&mut self, waker: &Waker) -> bool {
+        if self.machine.is_closed() {
+            self.drive = Drive::None;
+            return false;
+        }
+        // One that is replaced is of the task that calls this: not the last that keeps it.
+        self.drive = Drive::Parked(waker.clone());
+        true
+    }
+
     pub(super) fn projection(&self) -> &Projection {
         self.machine.projection()
     }
@@ -129,18 +170,21 @@ impl State {
                 signal.cancel();
             }
         }
-        let stored = self.write(inner, effects.events)?;
+        let watched = inner.host.hub.has_observers();
+        let stored = self.write(inner, effects.events, watched)?;
         if effects.then.opens_turn() {
             self.signal = None;
         }
         self.machine.commit(effects.then, &stored);
         self.undriven |= effects.drive;
-        let news = effects.status_after.unwrap_or(stored.len());
-        self.announce(inner, &stored[..news]);
-        if effects.status_after.is_some() {
-            self.announce_status(inner);
+        if watched {
+            let news = effects.status_after.unwrap_or(stored.len());
+            self.announce(inner, &stored[..news]);
+            if effects.status_after.is_some() {
+                self.announce_status(inner);
+            }
+            self.announce(inner, &stored[news..]);
         }
-        self.announce(inner, &stored[news..]);
         Ok(())
     }
 
@@ -154,15 +198,22 @@ impl State {
 
     /// Appends events to the log, then folds and announces them, all or none.
     pub(super) fn append(&mut self, inner: &Inner, events: Vec<Event>) -> Result<(), AppendError> {
-        let stored = self.write(inner, events)?;
+        let stored = self.write(inner, events, true)?;
         self.machine.commit(Then::default(), &stored);
         self.announce(inner, &stored);
         Ok(())
     }
 
-    fn write(&mut self, inner: &Inner, events: Vec<Event>) -> Result<Batch, AppendError> {
+    /// Appends events to the log. Returns those that are still to be folded: all of them when they are
+    /// `wanted`, else none.
+    fn write(
+        &mut self,
+        inner: &Inner,
+        events: Vec<Event>,
+        wanted: bool,
+    ) -> Result<Vec<StoredEvent>, AppendError> {
         if events.is_empty() {
-            return Ok(Batch::new());
+            return Ok(Vec::new());
         }
         for event in &events {
             event::check(event).map_err(AppendError::Unstorable)?;
@@ -175,15 +226,22 @@ impl State {
         }
         let expected = self.projection().next_seq();
         let time = inner.host.clock.now();
-        let shared: Batch = (expected..)
+        let mut stored: Vec<_> = (expected..)
             .zip(events)
-            .map(|(seq, event)| Arc::new(StoredEvent { seq, time, event }))
+            .map(|(seq, event)| StoredEvent { seq, time, event })
             .collect();
         let Some(log) = &mut self.log else {
             return Err(StoreError::NotFound(inner.id.clone()).into());
         };
+        let machine = &mut self.machine;
         // A log that panics half-way refuses what comes next, by its sequence.
-        let written = catch_unwind(AssertUnwindSafe(|| log.append(expected, &shared)));
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            if wanted {
+                return log.append(expected, &stored);
+            }
+            let taken = std::mem::take(&mut stored);
+            log.take(expected, taken, &mut |event| machine.fold(event))
+        }));
         let written = written.unwrap_or_else(|panic| {
             let message = text::panic_message(&*panic).to_owned();
             Err(StoreError::Io {
@@ -197,10 +255,10 @@ impl State {
             self.failure = Some(error.to_string());
             return Err(error);
         }
-        Ok(shared)
+        Ok(stored)
     }
 
-    fn announce(&self, inner: &Inner, stored: &[Shared]) {
+    fn announce(&self, inner: &Inner, stored: &[StoredEvent]) {
         if stored.is_empty() {
             return;
         }

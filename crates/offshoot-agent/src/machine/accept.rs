@@ -1,5 +1,7 @@
 //! How a message is accepted, and how one that waits is taken back.
 
+use std::sync::Arc;
+
 use super::{Change, Command, Effects, Machine, Phase, Then};
 use crate::{Delivered, Event, Extension, Message, MessageId, Placement, SendError, Target};
 
@@ -7,7 +9,7 @@ use crate::{Delivered, Event, Extension, Message, MessageId, Placement, SendErro
 #[derive(Debug)]
 pub struct Accept {
     facts: Vec<Extension>,
-    message: Message,
+    message: Arc<Message>,
     target: Target,
     wake: bool,
     /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
@@ -18,7 +20,7 @@ impl Accept {
     fn new(message: Message, target: Target, wake: bool) -> Self {
         Self {
             facts: Vec::new(),
-            message,
+            message: message.into(),
             target,
             wake,
             notice: false,
@@ -96,7 +98,7 @@ impl Command for Accept {
         events.push(Event::InboxInserted {
             target,
             wake,
-            message: message.into(),
+            message,
             before: None,
         });
         let ahead = match placement {
@@ -173,26 +175,30 @@ impl Machine {
             generation: 0,
         });
         let mut greatest = 0;
-        let mut claim = |id: &MessageId, generation: u64| {
+        let mut claim = |message_id: MessageId, generation: u64| {
             greatest = greatest.max(generation);
             events.push(Event::InboxClaimed {
-                message_id: id.clone(),
+                message_id,
                 turn,
                 step: 1,
             });
         };
         let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
         let (steers, followup) = batch.split_at(followups);
+        let (steer, new_followup) = match arriving {
+            Some(new) if new.target == Target::NextStep => (Some(new), None),
+            new => (None, new),
+        };
         for entry in steers {
-            claim(&entry.message.id, entry.message.source.generation);
+            claim(entry.message.id.clone(), entry.message.source.generation);
         }
-        if let Some(steer) = arriving.as_ref().filter(|a| a.target == Target::NextStep) {
-            claim(&steer.id, steer.generation);
+        if let Some(steer) = steer {
+            claim(steer.id, steer.generation);
         }
         if let Some(entry) = followup.first() {
-            claim(&entry.message.id, entry.message.source.generation);
-        } else if let Some(new) = arriving.as_ref().filter(|a| a.target == Target::NextTurn) {
-            claim(&new.id, new.generation);
+            claim(entry.message.id.clone(), entry.message.source.generation);
+        } else if let Some(new) = new_followup {
+            claim(new.id, new.generation);
         }
         if let Some(Event::TurnStart { generation, .. }) = events.get_mut(start) {
             *generation = greatest;

@@ -1,8 +1,6 @@
 //! What an agent that goes on with a session asks of its log: the same for one that is resumed and for who
 //! only looks.
 
-use std::sync::Arc;
-
 use super::{StoreError, Visit};
 use crate::agent::{AgentHost, OpenError};
 use crate::{AgentId, Event, Projection, StoredEvent};
@@ -28,7 +26,7 @@ impl<'a> Examination<'a> {
         }
     }
 
-    pub(crate) fn see(&mut self, stored: &Arc<StoredEvent>) {
+    pub(crate) fn see(&mut self, stored: &StoredEvent) {
         if self.fault.is_some() {
             return;
         }

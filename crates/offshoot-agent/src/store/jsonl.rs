@@ -10,7 +10,6 @@ mod sync;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::{AppendError, Flushed, OpenedSession, SessionLog, SessionStore, StoreError, Visit};
 use crate::{AgentId, StoredEvent};
@@ -91,6 +90,20 @@ impl JsonlStore {
             policy: self.sync,
             synced: 0,
         })
+    }
+
+    /// Reads a session without becoming its writer.
+    fn each(&self, id: &AgentId, mut visit: impl FnMut(StoredEvent)) -> Result<(), StoreError> {
+        let path = self.path(id);
+        expect_file(&path, id)?;
+        let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
+        let mut reader = Reader::new(&path, &file, id)?;
+        while let Some(read) = reader.next(Ignorable::Read)? {
+            if let Read::Event(event) = read {
+                visit(event);
+            }
+        }
+        Ok(())
     }
 
     fn path(&self, id: &AgentId) -> PathBuf {
@@ -176,7 +189,7 @@ struct JsonlLog {
 }
 
 impl JsonlLog {
-    fn write(&mut self, events: &[Arc<StoredEvent>]) -> std::io::Result<()> {
+    fn write(&mut self, events: &[StoredEvent]) -> std::io::Result<()> {
         self.file.write_all(&self.buffer)?;
         if !self.policy.is_due(events) {
             return Ok(());
@@ -203,7 +216,7 @@ impl JsonlLog {
 }
 
 impl SessionLog for JsonlLog {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         let found = self.next_seq;
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
@@ -313,19 +326,16 @@ impl SessionStore for JsonlStore {
     }
 
     fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
-        let path = self.path(id);
-        expect_file(&path, id)?;
-        let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
-        let mut reader = Reader::new(&path, &file, id)?;
-        while let Some(read) = reader.next(Ignorable::Read)? {
-            if let Read::Event(event) = read {
-                visit(&event);
-            }
-        }
-        Ok(())
+        self.each(id, |event| visit(&event))
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn read(&self, id: &AgentId) -> Result<Vec<StoredEvent>, StoreError> {
+        let mut events = Vec::new();
+        self.each(id, |event| events.push(event))?;
+        Ok(events)
+    }
+
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         let path = self.path(id);
         expect_file(&path, id)?;
         let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
@@ -376,16 +386,16 @@ mod tests {
     use super::*;
     use crate::Event;
 
-    fn event(seq: u64) -> Arc<StoredEvent> {
+    fn event(seq: u64) -> StoredEvent {
         let event = Event::TurnStart {
             turn: seq,
             generation: 0,
         };
-        Arc::new(StoredEvent {
+        StoredEvent {
             seq,
             time: Timestamp::from_millis(seq),
             event,
-        })
+        }
     }
 
     fn store() -> (tempfile::TempDir, JsonlStore) {
@@ -402,7 +412,7 @@ mod tests {
         log.append(0, &[event(0), event(1)]).expect("an append");
         drop(log);
         let mut events = Vec::new();
-        let opened = store.open(&id, &mut |event| events.push(Arc::clone(event)));
+        let opened = store.open(&id, &mut |event| events.push(event.clone()));
         assert_eq!(opened.expect("the session").next_seq, 2);
         assert_eq!(events, [event(0), event(1)]);
         assert_eq!(store.sessions().expect("ids"), std::slice::from_ref(&id));
@@ -476,7 +486,7 @@ mod tests {
         use crate::{Message, Target, TurnEndReason};
         let stored = |seq, event| {
             let time = Timestamp::from_millis(seq);
-            [Arc::new(StoredEvent { seq, time, event })]
+            [StoredEvent { seq, time, event }]
         };
         let message = Event::InboxInserted {
             target: Target::NextTurn,

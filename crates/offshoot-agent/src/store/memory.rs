@@ -8,7 +8,7 @@ use crate::{AgentId, StoredEvent};
 
 #[derive(Debug, Default)]
 struct Session {
-    events: Vec<Arc<StoredEvent>>,
+    events: Vec<StoredEvent>,
     inherited: usize,
     open: bool,
 }
@@ -40,14 +40,42 @@ struct MemoryLog {
     id: AgentId,
 }
 
-impl SessionLog for MemoryLog {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+impl MemoryLog {
+    /// The session, if it ends there, with room for more.
+    fn session_at(
+        &self,
+        expected: u64,
+        more: usize,
+    ) -> Result<MutexGuard<'_, Session>, AppendError> {
         let mut session = lock(&self.session);
         let found = session.events.len() as u64;
         if found != expected {
             return Err(AppendError::Conflict { expected, found });
         }
-        session.events.extend(events.iter().cloned());
+        if session.events.is_empty() {
+            // Most sessions are short.
+            session.events.reserve_exact(more);
+        }
+        Ok(session)
+    }
+}
+
+impl SessionLog for MemoryLog {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
+        let mut session = self.session_at(expected, events.len())?;
+        session.events.extend_from_slice(events);
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        expected: u64,
+        events: Vec<StoredEvent>,
+        appended: Visit<'_>,
+    ) -> Result<(), AppendError> {
+        let mut session = self.session_at(expected, events.len())?;
+        events.iter().for_each(appended);
+        session.events.extend(events);
         Ok(())
     }
 
@@ -120,7 +148,7 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         let cell = self.session(id)?;
         let session = lock(&cell);
         Ok(session.events.get(session.inherited).cloned())

@@ -74,7 +74,7 @@ impl Table {
     }
 
     /// The whole events of a session.
-    fn load(&self, id: &AgentId) -> Result<(Vec<Arc<StoredEvent>>, u64), StoreError> {
+    fn load(&self, id: &AgentId) -> Result<(Vec<StoredEvent>, u64), StoreError> {
         let mut rows = self.rows();
         if self.has(Fault::MakesWhatIsAskedFor) {
             rows.sessions.entry(id.clone()).or_default();
@@ -92,7 +92,7 @@ impl Table {
             let is_last = row + 1 == session.rows.len();
             let place = || format!("session {id}, row {row}");
             match StoredEvent::from_json(json, place) {
-                Ok(event) => events.push(Arc::new(event)),
+                Ok(event) => events.push(event),
                 Err(StoreError::UnknownEvent { .. }) if self.has(Fault::TakesUnknownEvents) => {}
                 // Only a write that was cut leaves half a row, and only at the end.
                 Err(StoreError::Corrupt { .. })
@@ -135,7 +135,7 @@ struct Writer {
 }
 
 impl SessionLog for Writer {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         let fault = self.table.fault;
         let mut rows = self.table.rows();
         let found = self.next;
@@ -292,7 +292,7 @@ impl SessionStore for Table {
         Ok(())
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         let events = self.load(id)?.0;
         let inherited = match self.has(Fault::FirstOfAll) {
             true => 0,

@@ -2,7 +2,6 @@
 //! code with the crate's own fold.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use offshoot_agent::{CallId, Event, Message, MessageId, StoredEvent, Target};
 
@@ -55,12 +54,12 @@ struct Reader {
 }
 
 /// Checks a log, or the beginning of one.
-pub fn check(events: &[Arc<StoredEvent>]) -> Ledger {
+pub fn check(events: &[StoredEvent]) -> Ledger {
     read(events).0
 }
 
 /// Checks the log of an agent that has closed: nothing is left open.
-pub fn check_closed(events: &[Arc<StoredEvent>]) -> Ledger {
+pub fn check_closed(events: &[StoredEvent]) -> Ledger {
     let (ledger, reader) = read(events);
     assert!(!reader.open_turn, "a turn is left open");
     assert!(
@@ -70,7 +69,7 @@ pub fn check_closed(events: &[Arc<StoredEvent>]) -> Ledger {
     ledger
 }
 
-fn read(events: &[Arc<StoredEvent>]) -> (Ledger, Reader) {
+fn read(events: &[StoredEvent]) -> (Ledger, Reader) {
     let mut reader = Reader::default();
     for (index, stored) in events.iter().enumerate() {
         assert_eq!(stored.seq, index as u64, "sequence numbers are contiguous");

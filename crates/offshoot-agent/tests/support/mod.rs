@@ -87,7 +87,7 @@ impl World {
         agent
     }
 
-    pub fn log(&self, agent: &Agent) -> Vec<Arc<StoredEvent>> {
+    pub fn log(&self, agent: &Agent) -> Vec<StoredEvent> {
         self.host.store.read(agent.id()).expect("the agent's log")
     }
 
@@ -161,7 +161,7 @@ pub fn message(source: Source, name: &str) -> Message {
     message
 }
 
-pub fn trace(events: &[Arc<StoredEvent>]) -> Vec<String> {
+pub fn trace(events: &[StoredEvent]) -> Vec<String> {
     events
         .iter()
         .filter(|stored| !matches!(stored.event, Event::SessionStart(_)))

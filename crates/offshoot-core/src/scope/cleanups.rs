@@ -31,6 +31,10 @@ impl Cleanups {
         let id = CleanupId(self.next);
         self.next += 1;
         let work = Some((name, cleanup));
+        if self.entries.is_empty() {
+            // Most scopes have one.
+            self.entries.reserve_exact(1);
+        }
         self.entries.push(Entry { id, work });
         id
     }

@@ -127,7 +127,7 @@ impl Provider for Odd {
     fn seed<'a>(
         &'a self,
         _: &'a Agent,
-    ) -> BoxFuture<'a, Result<Option<Vec<Arc<StoredEvent>>>, ProviderError>> {
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, ProviderError>> {
         assert_ne!(self.fault, Fault::SeedPanicsAtOnce, "seed panicked at once");
         Box::pin(async move {
             self.ready().await;

@@ -37,7 +37,7 @@ impl Refuse {
         self.set(What::Nothing);
     }
 
-    fn covers(&self, session: &AgentId, events: &[Arc<StoredEvent>]) -> bool {
+    fn covers(&self, session: &AgentId, events: &[StoredEvent]) -> bool {
         match &*self.0.lock().unwrap() {
             What::Nothing => false,
             What::Session(refused) => refused == session,
@@ -76,7 +76,7 @@ struct RefusingLog {
 }
 
 impl SessionLog for RefusingLog {
-    fn append(&mut self, expected: u64, events: &[Arc<StoredEvent>]) -> Result<(), AppendError> {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         if self.refuse.covers(&self.session, events) {
             let error = std::io::Error::other("the disk is full");
             return Err(StoreError::Io {
@@ -115,7 +115,7 @@ impl SessionStore for Refusing {
         self.inner.scan(id, visit)
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         self.inner.first(id)
     }
 

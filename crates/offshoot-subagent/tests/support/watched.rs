@@ -39,11 +39,11 @@ impl SessionStore for Watched {
         self.inner.scan(id, visit)
     }
 
-    fn read(&self, id: &AgentId) -> Result<Vec<Arc<StoredEvent>>, StoreError> {
+    fn read(&self, id: &AgentId) -> Result<Vec<StoredEvent>, StoreError> {
         panic!("the whole log of {id} was read");
     }
 
-    fn first(&self, id: &AgentId) -> Result<Option<Arc<StoredEvent>>, StoreError> {
+    fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {
         self.inner.first(id)
     }
 

@@ -12,7 +12,6 @@ use crate::{
 };
 
 type Check = fn(&dyn Medium) -> Checked;
-type Shared = Arc<StoredEvent>;
 
 /// In the order in which a new store is best built.
 pub(super) const ALL: &[(&str, Check)] = &[
@@ -51,16 +50,16 @@ fn id(name: &str) -> Result<AgentId, Stop> {
     Ok(name.parse::<AgentId>()?)
 }
 
-fn stored(seq: u64, event: Event) -> Shared {
-    Arc::new(StoredEvent {
+fn stored(seq: u64, event: Event) -> StoredEvent {
+    StoredEvent {
         seq,
         time: Timestamp::from_millis(1_700_000_000_000 + seq),
         event,
-    })
+    }
 }
 
 /// A message: the same one each time.
-fn message(seq: u64, text: &str) -> Shared {
+fn message(seq: u64, text: &str) -> StoredEvent {
     let mut message = Message::text(Source::new("user", 0), text);
     if let Ok(id) = format!("m{seq}").parse() {
         message.id = id;
@@ -77,7 +76,7 @@ fn message(seq: u64, text: &str) -> Shared {
 }
 
 /// Events of different kinds, numbered from `from`.
-fn events(from: u64, count: u64) -> Vec<Shared> {
+fn events(from: u64, count: u64) -> Vec<StoredEvent> {
     (from..from + count)
         .map(|seq| match seq % 4 {
             0 => stored(
@@ -94,7 +93,7 @@ fn events(from: u64, count: u64) -> Vec<Shared> {
         .collect()
 }
 
-fn start(seq: u64) -> Shared {
+fn start(seq: u64) -> StoredEvent {
     let start = SessionStart {
         parent: None,
         label: Some("label".to_owned()),
@@ -108,24 +107,24 @@ fn start(seq: u64) -> Shared {
 }
 
 /// The beginning of a session behind so many events of another one.
-fn forked(seq: u64) -> Shared {
-    let mut beginning = Shared::unwrap_or_clone(start(seq));
+fn forked(seq: u64) -> StoredEvent {
+    let mut beginning = start(seq);
     if let Event::SessionStart(start) = &mut beginning.event {
-        start.inherited = Some(Inherited {
+        Arc::make_mut(start).inherited = Some(Inherited {
             events: seq,
             turns: 1,
         });
     }
-    Shared::new(beginning)
+    beginning
 }
 
-type Opened = (Vec<Shared>, Box<dyn SessionLog>, u64);
+type Opened = (Vec<StoredEvent>, Box<dyn SessionLog>, u64);
 
 /// Opens a session; what it was shown, the log, and how many bytes were cut off.
 fn open(store: &dyn SessionStore, id: &AgentId) -> Result<Opened, Stop> {
     let mut shown = Vec::new();
-    let opened = store.open(id, &mut |event| shown.push(Arc::clone(event)))?;
-    let expected = shown.last().map_or(0, |last: &Shared| last.seq + 1);
+    let opened = store.open(id, &mut |event| shown.push(event.clone()))?;
+    let expected = shown.last().map_or(0, |last: &StoredEvent| last.seq + 1);
     ensure!(
         opened.next_seq >= expected,
         "next_seq is {}, and event {} was shown",
@@ -136,7 +135,7 @@ fn open(store: &dyn SessionStore, id: &AgentId) -> Result<Opened, Stop> {
 }
 
 /// A new session with these events, whose writer is gone.
-fn session(medium: &dyn Medium, name: &str, events: &[Shared]) -> Result<AgentId, Stop> {
+fn session(medium: &dyn Medium, name: &str, events: &[StoredEvent]) -> Result<AgentId, Stop> {
     let id = id(name)?;
     let mut log = medium.store().create(&id, 0)?;
     log.append(0, events)?;
@@ -144,7 +143,7 @@ fn session(medium: &dyn Medium, name: &str, events: &[Shared]) -> Result<AgentId
 }
 
 /// Compares the events of a session as another process reads them.
-fn holds(medium: &dyn Medium, id: &AgentId, expected: &[Shared]) -> Checked {
+fn holds(medium: &dyn Medium, id: &AgentId, expected: &[StoredEvent]) -> Checked {
     let read = medium.store().read(id)?;
     let same = read
         .iter()
@@ -482,9 +481,9 @@ fn ignorable_events(medium: &dyn Medium) -> Checked {
     let mut shown = Vec::new();
     let mut opened = medium
         .store()
-        .open(&id, &mut |event| shown.push(Arc::clone(event)))?;
+        .open(&id, &mut |event| shown.push(event.clone()))?;
     // shown or not to who goes on, and counted.
-    let is_needed = |event: &&Shared| !matches!(&event.event, Event::Extension(extension) if extension.is_ignorable());
+    let is_needed = |event: &&StoredEvent| !matches!(&event.event, Event::Extension(extension) if extension.is_ignorable());
     let needed: Vec<_> = shown.iter().filter(is_needed).cloned().collect();
     ensure!(
         needed == [start(0), all[2].clone()],

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +73,7 @@ pub(super) struct Reader<'a> {
 
 /// One event of a file.
 pub(super) enum Read {
-    Event(Arc<StoredEvent>),
+    Event(StoredEvent),
     /// One that nothing depends on, and that was not made.
     PassedOver,
 }
@@ -142,7 +141,7 @@ impl<'a> Reader<'a> {
                 let place = || format!("{}:{}", self.path.display(), self.number);
                 let event = StoredEvent::from_json(&self.line, place)?;
                 self.check_beginning(&event)?;
-                (event.seq, Read::Event(Arc::new(event)))
+                (event.seq, Read::Event(event))
             }
         };
         if seq != self.next_seq {

@@ -1,7 +1,5 @@
 //! When what was appended is made to survive a loss of power.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{Event, StoredEvent};
@@ -31,7 +29,7 @@ pub enum SyncPolicy {
 
 impl SyncPolicy {
     /// Whether these events are synced with their append.
-    pub(super) fn is_due(self, events: &[Arc<StoredEvent>]) -> bool {
+    pub(super) fn is_due(self, events: &[StoredEvent]) -> bool {
         let any = |due: fn(&Event) -> bool| events.iter().any(|stored| due(&stored.event));
         match self {
             Self::Never | Self::Close => false,
