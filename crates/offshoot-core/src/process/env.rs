@@ -105,7 +105,6 @@ const SECRET: &[&str] = &[
     "API_KEY",
     "ACCESS_KEY",
     "PRIVATE_KEY",
-    "AUTH",
     "COOKIE",
     "SESSION",
     "BEARER",
@@ -159,8 +158,16 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[must_use]
 pub fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
+    let names_auth = || {
+        // Who wrote something is no secret: `GIT_AUTHOR_NAME`.
+        let mut after = name
+            .match_indices("AUTH")
+            .map(|(at, auth)| &name[at + auth.len()..]);
+        after.any(|rest| !rest.starts_with("OR") || rest.starts_with("ORI"))
+    };
     SECRET.iter().any(|part| name.contains(part))
         || SECRET_END.iter().any(|end| name.ends_with(end))
+        || names_auth()
 }
 
 impl EnvPolicy {
@@ -237,6 +244,8 @@ mod tests {
             "CARGO_HOME",
             "RUSTUP_HOME",
             "VIRTUAL_ENV",
+            "GIT_AUTHOR_NAME",
+            "GIT_AUTHOR_EMAIL",
         ] {
             assert!(policy.admits(name), "{name}");
         }
@@ -249,6 +258,8 @@ mod tests {
             "AWS_SECRET_ACCESS_KEY",
             "DATABASE_URL",
             "SSH_AUTH_SOCK",
+            "GIT_AUTHORIZATION",
+            "GIT_AUTHOR_AUTH",
             "npm_config__auth",
         ] {
             assert!(!policy.admits(name), "{name}");
