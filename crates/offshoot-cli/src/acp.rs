@@ -166,7 +166,7 @@ impl Sessions for Roots {
 
     fn load(&self, id: &AgentId, cwd: &Path) -> Result<Opened, String> {
         if let Some(store) = &self.store {
-            check_root(store.as_ref(), id).map_err(|fault| fault.to_string())?;
+            check_root(store.as_ref(), id)?;
         }
         self.open(cwd, |runtime| runtime.resume_root(id))
     }

@@ -117,7 +117,13 @@ fn essence(text: &str) -> String {
         let heading = line.starts_with("background task ") || line.starts_with('[');
         !(*line == "Output:" || ended_well && heading)
     };
-    text.lines().filter(frame).collect::<Vec<_>>().join("\n")
+    // A notice quotes what a command printed.
+    let quoted = text.starts_with("background task ");
+    let lines = text.lines().filter(frame).map(|line| match quoted {
+        true => line.strip_prefix("> ").unwrap_or(line),
+        false => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A notice names the child in its first line and closes with the child's own words.
@@ -144,8 +150,9 @@ mod tests {
 
     #[test]
     fn a_result_is_said_without_its_frame_unless_it_failed() {
-        let notice = "background task bash-1 (bash: x) finished [status: completed, exit code: 0]\nOutput:\na\n";
+        let notice = "background task bash-1 (bash: x) finished [status: completed, exit code: 0]\nOutput:\n> a\n";
         assert_eq!(essence(notice), "a");
+        assert_eq!(essence("> b"), "> b");
         assert_eq!(essence("b\n[status: completed, exit code: 0]"), "b");
         let failed = "c\n[status: completed, exit code: 2]";
         assert_eq!(essence(failed), failed);

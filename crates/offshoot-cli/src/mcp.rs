@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::McpArgs;
 use crate::fault::Fault;
-use crate::run::{Signals, SpillFolder, check_root, session_id};
+use crate::run::{Signals, SpillFolder, check_resumed, session_id};
 use crate::{output, setup};
 
 /// Clients kill a server that does not end within two seconds: tasks get less than that to end.
@@ -55,7 +55,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         (Some(folder), resume, way) => {
             let store = setup::store(folder, sync)?;
             if let Some(id) = resume {
-                check_root(store.as_ref(), id)?;
+                check_resumed(store.as_ref(), id)?;
                 if matches!(way, Way::Http(..)) {
                     let words = "--resume and --http: expected one of them; a session over HTTP is a new one";
                     return Err(Fault::usage(words));

@@ -109,7 +109,7 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
         None => None,
     };
     if let (Some(id), Some(store)) = (&resume, &store) {
-        check_root(store.as_ref(), id)?;
+        check_resumed(store.as_ref(), id)?;
     }
     let show = match (args.json, args.quiet) {
         (true, _) => Show::Json,
@@ -138,22 +138,23 @@ pub(crate) fn session_id(text: &str) -> Result<AgentId, Fault> {
         .map_err(|error| Fault::usage(format_args!("--resume: `{text}`: {error}")))
 }
 
-/// Only a root session can be resumed: a child belongs to its parent.
-pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
-    let first = store
-        .first(id)
-        .map_err(|error| Fault::usage(format_args!("--resume: {error}")))?;
+/// Only a root session can be resumed: a child belongs to its parent. The fault does not say who asked.
+pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), String> {
+    let first = store.first(id).map_err(|error| error.to_string())?;
     match first.as_ref().map(|stored| &stored.event) {
         Some(Event::SessionStart(start)) => match &start.parent {
             None => Ok(()),
-            Some(parent) => Err(Fault::usage(format_args!(
-                "--resume: session {id} is a subagent's of {parent}; expected a root session"
-            ))),
+            Some(parent) => Err(format!(
+                "session {id} is a subagent's of {parent}; expected a root session"
+            )),
         },
-        _ => Err(Fault::usage(format_args!(
-            "--resume: session {id} has no beginning"
-        ))),
+        _ => Err(format!("session {id} has no beginning")),
     }
+}
+
+/// As [`check_root`], for the session of the option.
+pub(crate) fn check_resumed(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
+    check_root(store, id).map_err(|fault| Fault::usage(format_args!("--resume: {fault}")))
 }
 
 /// Runs a plan to its end.

@@ -252,7 +252,12 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
         depths.insert(&session.id, depth);
         let indent = "  ".repeat(depth);
         let label = one_line(&session.label, 60);
-        let mode = session.mode.as_deref().unwrap_or("root");
+        let mode = match (&session.mode, &session.error) {
+            (Some(mode), _) => mode,
+            // What cannot be read is not known to be one.
+            (None, Some(_)) => "-",
+            (None, None) => "root",
+        };
         let Usage { input, output } = session.usage.total();
         write!(
             text,

@@ -151,7 +151,15 @@ fn meta(output: &ToolOutput) -> Option<MetaObject> {
         meta.insert("offshoot/code".to_owned(), code.as_str().into());
     }
     for key in ["kind", "task_id", "agent_id", "status", "outcome"] {
-        let value = output.value.as_ref().and_then(|value| value.get(key));
+        let value = output.value.as_ref().and_then(|value| {
+            // What tells of one task has it below.
+            let task = || {
+                value
+                    .get("task")?
+                    .get(key.strip_prefix("task_").unwrap_or(key))
+            };
+            value.get(key).or_else(task)
+        });
         if let Some(value) = value.filter(|value| value.is_string()) {
             meta.insert(format!("offshoot/{key}"), value.clone());
         }

@@ -290,7 +290,9 @@ fn external(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
         let keys = vec![format!("{place}.{key}"), format!("{place}.provider")];
         Err(Fault::contradiction(keys, what))
     };
-    if entry.background_mode == BackgroundMode::Continuable {
+    let continues =
+        entry.enable_run_in_background && entry.background_mode == BackgroundMode::Continuable;
+    if continues {
         let what = format!(
             "`{name}` is another program, whose runs end with their turn: expected background_mode = \"one-shot\""
         );
