@@ -26,11 +26,12 @@ use crate::{output, setup};
 
 /// `offshoot acp`.
 pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
-    let (config, model) = model(&args)?;
+    let (mut config, model) = model(&args)?;
     let store = match &args.store {
         Some(folder) => Some(setup::store(folder, config.sessions.sync)? as Arc<dyn SessionStore>),
         None => None,
     };
+    setup::end_in_time(&mut config);
     let spill = SpillFolder::of_this_user();
     let sessions = Arc::new(Roots {
         config,

@@ -24,9 +24,6 @@ use crate::fault::Fault;
 use crate::run::{Signals, SpillFolder, check_resumed, session_id};
 use crate::{output, setup};
 
-/// Clients kill a server that does not end within two seconds: tasks get less than that to end.
-const TEARDOWN_MS: u64 = 1_000;
-
 const NO_MODEL: &str = "no model is configured, and a subagent needs one: start `offshoot mcp` with \
 --script FILE or --model PROVIDER/MODEL, or configure a provider that brings its own agent";
 
@@ -40,7 +37,7 @@ enum Way {
 pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let way = way(&args)?;
     let (mut config, model) = model(&args)?;
-    config.tasks.teardown_grace_ms = config.tasks.teardown_grace_ms.min(TEARDOWN_MS);
+    setup::end_in_time(&mut config);
     let sync = config.sessions.sync;
     let spill = SpillFolder::of_this_user();
     let mut builder = Runtime::builder(config)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offshoot::agent::{JsonlStore, SyncPolicy};
-use offshoot::config::{Config, ConfigLayers};
+use offshoot::config::{Config, ConfigLayers, read_text};
 use offshoot::driver::Model;
 use offshoot::driver::script::Script;
 use offshoot::models::{self, ModelsError};
@@ -13,10 +13,19 @@ use offshoot::subagent::DEPTH_VARIABLE;
 use crate::args::ConfigArgs;
 use crate::fault::Fault;
 
+/// Clients kill a server that does not end within two seconds: tasks get less than that to end.
+const TEARDOWN_MS: u64 = 1_000;
+
+/// Lets a server end before its client kills it.
+pub(crate) fn end_in_time(config: &mut Config) {
+    let grace = &mut config.tasks.teardown_grace_ms;
+    *grace = (*grace).min(TEARDOWN_MS);
+}
+
 /// Reads a script file.
 pub(crate) fn script(path: &Path) -> Result<Script, Fault> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         Fault::usage(format_args!(
             "{name}: cannot be read: {error}; expected a script (JSON)"
         ))

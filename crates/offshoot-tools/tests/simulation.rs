@@ -156,10 +156,11 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 #[test]
 fn a_host_that_breaks_a_promise_is_found_and_its_seed_is_named() {
     for (sabotage, found) in [
-        (Sabotage::Dropped, "nothing moves"),
-        (Sabotage::Repeated, "notices of run"),
-        (Sabotage::Early, "while the child is there"),
-        (Sabotage::AfterClose, "runs and residencies"),
+        // A tree that waits for it stands still; one that is closed meanwhile does not close cleanly.
+        (Sabotage::Dropped, &["nothing moves", "CloseReport"][..]),
+        (Sabotage::Repeated, &["notices of run"]),
+        (Sabotage::Early, &["while the child is there"]),
+        (Sabotage::AfterClose, &["runs and residencies"]),
     ] {
         let all = std::panic::catch_unwind(|| run_all(0..40, Some(sabotage)));
         let told = said(&*all.expect_err("nobody found it"));
@@ -170,7 +171,7 @@ fn a_host_that_breaks_a_promise_is_found_and_its_seed_is_named() {
             let again = std::panic::catch_unwind(|| run(seed, Some(sabotage)));
             again.err().map(|panic| said(&*panic))
         });
-        let again = again.find(|again| again.contains(found));
+        let again = again.find(|again| found.iter().any(|found| again.contains(found)));
         assert!(
             again.is_some(),
             "{sabotage:?}: seed {seed} does not show {found:?}"

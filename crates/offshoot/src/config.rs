@@ -6,6 +6,7 @@
 pub(crate) mod check;
 mod children;
 mod error;
+mod file;
 mod layers;
 mod models;
 mod number;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use children::{BackgroundMode, SubagentConfig, ToolFilter, UnavailableProvider};
 pub use error::{ConfigError, ConfigErrorKind};
+pub use file::read_text;
 pub use layers::ConfigLayers;
 pub use models::ModelConfig;
 pub use programs::{AcpConfig, ExitMeaning, Files, Permission, ProcessConfig};

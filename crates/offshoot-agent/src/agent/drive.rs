@@ -56,11 +56,16 @@ async fn run_turns(agent: &Agent) -> ControlFlow<()> {
                     let (number, generation) = (begun.turn, begun.generation);
                     turn = tracing::info_span!("turn", turn = number, generation);
                 }
+                if begun.step > 1 {
+                    // A turn whose steps answer at once must not keep its thread from everybody else:
+                    // from a stop of this very turn, too.
+                    tokio::task::yield_now().await;
+                }
                 let step = tracing::info_span!(parent: &turn, "step", step = begun.step);
                 let context = context(agent, begun);
                 ended = Some(run_step(agent, &context).instrument(step).await);
             }
-            Next::Turn => {}
+            Next::Turn => tokio::task::yield_now().await,
             Next::Rest => {
                 tracing::debug!(agent = %agent.id(), "idle");
                 return ControlFlow::Continue(());

@@ -3,7 +3,7 @@
 //! It is called from gates and from the event stream, on the thread that opened or committed. No lock
 //! of its own is held while an input is performed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use offshoot::Runtime;
@@ -29,9 +29,18 @@ struct State {
     fired: HashSet<usize>,
     /// Inputs that were due before there was a root.
     early: Vec<usize>,
-    /// Children that messages are under way to, each with the inputs that come after: they happen in
-    /// the order of the list, though a child has to be resumed first.
-    behind: HashMap<AgentId, VecDeque<usize>>,
+    /// Messages that are under way, each with the inputs that come after: they happen in the order of
+    /// the list, though a child has to be resumed first.
+    under_way: Vec<UnderWay>,
+}
+
+/// A message whose child has to be resumed first.
+struct UnderWay {
+    child: AgentId,
+    /// The input that sent it.
+    index: usize,
+    /// Those that come after it: at the same place, or for the same child.
+    behind: Vec<usize>,
 }
 
 /// The host of one run.
@@ -149,24 +158,41 @@ impl Host {
         self.perform(index);
     }
 
-    /// A message to this child is under way: what comes next for the child waits.
-    pub(super) fn under_way_to(&self, child: &AgentId) {
-        self.state().behind.entry(child.clone()).or_default();
+    /// The message of input `index` to this child is under way: what comes next, for the child or at the
+    /// same place, waits.
+    pub(super) fn under_way_to(&self, child: &AgentId, index: usize) {
+        self.state().under_way.push(UnderWay {
+            child: child.clone(),
+            index,
+            behind: Vec::new(),
+        });
     }
 
-    /// Whether an input has to wait for a message that is under way to its child; it then happens
-    /// after that.
-    pub(super) fn is_behind(&self, child: &AgentId, index: usize) -> bool {
+    /// Whether an input has to wait for a message that is under way: to its child, or of an input before
+    /// it at its place. It then happens after that.
+    pub(super) fn is_behind(&self, child: Option<&AgentId>, index: usize) -> bool {
+        let at = |other: usize| self.inputs[other].at == self.inputs[index].at;
         let mut state = self.state();
-        let behind = state.behind.get_mut(child);
-        behind.map(|behind| behind.push_back(index)).is_some()
+        let before = state.under_way.iter_mut().find(|message| {
+            child == Some(&message.child)
+                || at(message.index)
+                || message.behind.iter().any(|waits| at(*waits))
+        });
+        before.map(|message| message.behind.push(index)).is_some()
     }
 
-    /// The message has arrived, or was refused: what waited for it happens, up to the next message that
-    /// is under way.
-    pub(super) fn arrived(self: &Arc<Self>, child: &AgentId) {
-        let waited = self.state().behind.remove(child).unwrap_or_default();
-        for index in waited {
+    /// The message of input `index` has arrived, or was refused: what waited for it happens, up to the
+    /// next message that is under way.
+    pub(super) fn arrived(self: &Arc<Self>, index: usize) {
+        let waited = {
+            let mut state = self.state();
+            let at = state
+                .under_way
+                .iter()
+                .position(|message| message.index == index);
+            at.map(|at| state.under_way.remove(at).behind)
+        };
+        for index in waited.into_iter().flatten() {
             self.perform(index);
         }
     }

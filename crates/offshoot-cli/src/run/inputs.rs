@@ -40,9 +40,7 @@ impl Recipient {
 impl Host {
     /// Does what input `index` says, or says on the record why not.
     pub(super) fn perform(self: &Arc<Self>, index: usize) {
-        if let Some(child) = self.addressed(index)
-            && self.is_behind(&child, index)
-        {
+        if self.is_behind(self.addressed(index).as_ref(), index) {
             return;
         }
         tracing::debug!(index, mode = self.input(index).mode.name(), "input");
@@ -123,7 +121,7 @@ impl Host {
             return Ok(());
         };
         let (host, busy) = (Arc::clone(self), self.busy());
-        self.under_way_to(&child.id);
+        self.under_way_to(&child.id, index);
         let id = child.id.clone();
         let sent = async move {
             // A quiet message resumes nobody: the service refuses it when the child has settled.
@@ -137,7 +135,7 @@ impl Host {
         tokio::spawn(async move {
             sent.await;
             // What was to happen after it happens before the run can rest.
-            host.arrived(&child.id);
+            host.arrived(index);
             drop(busy);
         });
         Ok(())

@@ -124,6 +124,33 @@ fn a_stop_behind_a_message_that_resumes_a_child_reaches_it() {
 }
 
 #[test]
+fn inputs_at_one_place_happen_in_the_order_of_the_list_though_a_child_is_resumed_first() {
+    let script = with_child(
+        json!([{"await": ["go"], "text": "one"}, {"text": "two"}]),
+        json!([
+            {"at": {"settled": "c"}, "to": "c", "mode": "followup", "text": "again"},
+            {"at": {"settled": "c"}, "to": "root", "mode": "inject", "text": "after"},
+            {"at": {"settled": "c"}, "to": "nobody", "mode": "cancel"}]),
+    );
+    let run = Place::new().events(script, &["--timeout", "20"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let inserted = |text: &str| {
+        let at = run.events.iter().position(|line| {
+            let event = &line["event"];
+            event["type"] == "inbox/inserted" && event["message"]["content"][0]["text"] == text
+        });
+        at.expect("it was accepted")
+    };
+    let refused = run
+        .events
+        .iter()
+        .position(|line| line["event"]["type"] == "input/refused");
+    let refused = refused.expect("there is no such child");
+    assert!(inserted("again") < inserted("after"));
+    assert!(inserted("after") < refused);
+}
+
+#[test]
 fn a_stop_of_a_settled_child_changes_nothing_and_says_so() {
     for mode in ["interrupt", "cancel", "cancel_keep_inbox", "dispose"] {
         let script = with_child(

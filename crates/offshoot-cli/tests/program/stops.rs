@@ -57,6 +57,40 @@ fn ends(mut child: Child) -> (Option<i32>, String) {
     (status.code(), stderr)
 }
 
+/// A run whose model always answers at once, with calls that end at once: it never waits for anything.
+fn restless() -> Value {
+    json!({"config": {"limits": {"max_steps_per_turn": 1_000_000_000}}, "prompt": "hi", "agents": {
+        "root": [{"calls": [{"name": "task_list", "args": {}}], "repeat": "forever"}]}})
+}
+
+#[test]
+fn a_turn_that_never_waits_is_stopped_by_its_time_and_by_a_person() {
+    let place = Place::new();
+    let script = place.script(restless());
+    let mut timed = place.offshoot(&["run", "--script", &script, "--timeout", "1"]);
+    let timed = timed.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let (code, stderr) = ends(timed.expect("the program"));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("timeout"), "{stderr}");
+
+    let mut stopped = place.offshoot(&["run", "--script", &script, "--json"]);
+    let mut stopped = stopped
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut lines = BufReader::new(stopped.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    while !next().contains("tool/result") {}
+    send(&stopped, "INT");
+    // It is read until it ends: what is not read would hold it up.
+    let last = std::thread::spawn(move || lines.map_while(Result::ok).last());
+    let (code, stderr) = ends(stopped);
+    assert_eq!(code, Some(1), "{stderr}");
+    let last = last.join().expect("the reader").expect("a line");
+    assert!(last.contains("\"outcome\":\"aborted\""), "{last}");
+}
+
 fn nothing_is_left(place: &Place) {
     for name in ["bg", "fg", "ch"] {
         assert!(!runs(place, name), "{name} still runs");

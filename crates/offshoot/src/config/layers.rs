@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::error::{ConfigError, ConfigErrorKind};
+use super::file::read_text;
 use super::source::{Change, Source, named};
 use super::{Config, check, set};
 
@@ -64,7 +65,7 @@ impl ConfigLayers {
     /// When it cannot be read, or is not TOML.
     pub fn file(self, path: &Path) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) => {
                 let mut value = set::toml_text(&origin, &text)?;
                 beside(path, &mut value);
@@ -200,7 +201,7 @@ impl ConfigLayers {
                 continue;
             };
             let key = [format!("subagent[{i}].output_schema")];
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = read_text(Path::new(path)).map_err(|error| {
                 let what = format!("the schema file {path} cannot be read: {error}");
                 self.error(ConfigErrorKind::Read, &key, &what)
             })?;
