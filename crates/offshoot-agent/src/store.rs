@@ -273,7 +273,11 @@ mod tests {
             let mut shown = Vec::new();
             for batch in [vec![event(0)], vec![event(1), event(2)]] {
                 let expected = batch[0].seq;
-                let taken = log.take(expected, batch, &mut |event| shown.push(event.clone()));
+                let taken = log.take(expected, batch, &mut |event| {
+                    // No lock of the store is held meanwhile.
+                    store.read(&id).expect("the log");
+                    shown.push(event.clone());
+                });
                 taken.expect("taken");
             }
             let refused = log.take(1, vec![event(1)], &mut |event| shown.push(event.clone()));
