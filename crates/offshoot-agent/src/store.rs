@@ -100,7 +100,7 @@ pub struct OpenedSession {
     pub log: Box<dyn SessionLog>,
     /// The `seq` of the next event: how many the log holds.
     pub next_seq: u64,
-    /// How many bytes of a torn last line were cut off.
+    /// How many bytes of a torn last line are cut off by the first append.
     pub torn_bytes: u64,
 }
 
@@ -190,15 +190,15 @@ pub trait SessionStore: Send + Sync + 'static {
     /// [`StoreError::Exists`], or the medium's.
     fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError>;
 
-    /// Opens a session to go on with it, and shows `visit` what it holds. A torn last line is cut off
-    /// and reported. [Ignorable](crate::Extension::is_ignorable) events need not be shown: nothing
+    /// Opens a session to go on with it, and shows `visit` what it holds. A torn last line is left out
+    /// and reported; the first append cuts it off. [Ignorable](crate::Extension::is_ignorable) events need not be shown: nothing
     /// depends on them.
     ///
     /// # Errors
     ///
     /// [`StoreError::NotFound`], [`StoreError::Locked`], [`StoreError::Corrupt`],
     /// [`StoreError::UnknownEvent`], or the medium's. `visit` may have seen a part of the log then;
-    /// the log is as it was.
+    /// the log is as it was. So it is when nothing is appended.
     fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError>;
 
     /// Shows `visit` every event of a session, without becoming its writer. A torn last line is left

@@ -43,6 +43,9 @@ struct Session {
     /// What is cut off when the session is resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     torn_bytes: Option<u64>,
+    /// The files with what was cut off the log when it was gone on with, and may have been events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<String>,
 }
 
 /// `offshoot sessions`.
@@ -62,7 +65,12 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
         .map(|id| {
             let is_open = open.contains(&id);
             let sizes = store.size(&id);
+            let kept = store.kept_aside(&id).unwrap_or_default();
             let mut session = read(&store, &host, id, is_open);
+            let names = kept.iter().filter_map(|path| path.file_name());
+            session.kept = names
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect();
             if let Ok((bytes, torn)) = sizes {
                 session.bytes = bytes;
                 // Who has it open may be in the middle of a line.
@@ -155,6 +163,7 @@ fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
         bytes: 0,
         error: None,
         torn_bytes: None,
+        kept: Vec::new(),
     }
 }
 
@@ -275,6 +284,9 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
         }
         if let Some(torn) = session.torn_bytes {
             write!(text, "  (its last line is torn: {torn} bytes)")?;
+        }
+        for kept in &session.kept {
+            write!(text, "  (cut off and kept: {kept})")?;
         }
         writeln!(text)?;
     }

@@ -190,7 +190,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; the session is unchanged then, but for a torn last line that was cut off.
+    /// [`OpenError`]; the session is unchanged then.
     ///
     /// # Panics
     ///

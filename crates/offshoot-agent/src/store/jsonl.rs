@@ -4,18 +4,26 @@
 //! the lock ends with the process, however it ends. Each append is one `write`, so that what was
 //! accepted survives the death of the process; a line that was cut in the middle is no event.
 
+mod header;
+mod log;
+mod outline;
 mod reader;
 mod sync;
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{AppendError, Flushed, OpenedSession, SessionLog, SessionStore, StoreError, Visit};
+use super::{OpenedSession, SessionLog, SessionStore, StoreError, Visit};
 use crate::{AgentId, StoredEvent};
-use reader::{Header, Ignorable, Read, Reader};
+use header::Header;
+use log::Leftover;
+use reader::{Ignorable, Read, Reader};
 
 pub use sync::SyncPolicy;
+
+/// What follows a session's id in the name of a file with what was cut off its log.
+const ASIDE: &str = ".jsonl.cut-";
 
 /// A store in a folder. The folder is made when the first session is.
 #[derive(Clone, Debug)]
@@ -79,17 +87,25 @@ impl JsonlStore {
         sizes.map_err(|error| missing(&path, id, error))
     }
 
-    fn log(&self, file: File, path: PathBuf, length: u64, next_seq: u64) -> Box<JsonlLog> {
-        Box::new(JsonlLog {
-            file,
-            path,
-            length,
-            next_seq,
-            buffer: Vec::new(),
-            broken: false,
-            policy: self.sync,
-            synced: 0,
-        })
+    /// The files that hold what was cut off a session's log and may have been events, oldest first. Nothing
+    /// reads them, and nothing removes them.
+    ///
+    /// # Errors
+    ///
+    /// The medium's.
+    pub fn kept_aside(&self, id: &AgentId) -> Result<Vec<PathBuf>, StoreError> {
+        let entries = std::fs::read_dir(&self.folder).map_err(|error| io(&self.folder, error))?;
+        let mut kept = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| io(&self.folder, error))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let rest = name.and_then(|name| name.strip_prefix(id.as_str()));
+            if rest.is_some_and(|rest| rest.starts_with(ASIDE)) {
+                kept.push(path);
+            }
+        }
+        kept.sort();
+        Ok(kept)
     }
 
     /// Reads a session without becoming its writer.
@@ -176,93 +192,6 @@ fn lock(file: &File, path: &Path, id: &AgentId) -> Result<(), StoreError> {
     }
 }
 
-struct JsonlLog {
-    file: File,
-    path: PathBuf,
-    length: u64,
-    next_seq: u64,
-    buffer: Vec<u8>,
-    broken: bool,
-    policy: SyncPolicy,
-    /// How much of the file is known to survive a loss of power; 0 while its name may not.
-    synced: u64,
-}
-
-impl JsonlLog {
-    fn write(&mut self, events: &[StoredEvent]) -> std::io::Result<()> {
-        self.file.write_all(&self.buffer)?;
-        if !self.policy.is_due(events) {
-            return Ok(());
-        }
-        let synced = self.sync(self.length + self.buffer.len() as u64);
-        // After a failed sync the system may have dropped what it could not write.
-        self.broken = synced.is_err();
-        synced
-    }
-
-    /// Makes the file, which has this length, survive a loss of power.
-    fn sync(&mut self, length: u64) -> std::io::Result<()> {
-        if self.synced == length {
-            return Ok(());
-        }
-        self.file.sync_data()?;
-        if let Some(folder) = self.path.parent().filter(|_| self.synced == 0) {
-            // A new file is found again when its folder says so.
-            File::open(folder)?.sync_all()?;
-        }
-        self.synced = length;
-        Ok(())
-    }
-}
-
-impl SessionLog for JsonlLog {
-    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
-        let found = self.next_seq;
-        if found != expected {
-            return Err(AppendError::Conflict { expected, found });
-        }
-        if self.broken {
-            let error = std::io::Error::other("an earlier write failed and could not be undone");
-            return Err(io(&self.path, error).into());
-        }
-        self.buffer.clear();
-        for event in events {
-            event.to_json(&mut self.buffer);
-            self.buffer.push(b'\n');
-        }
-        if let Err(error) = self.write(events) {
-            // All or none: what a full disk took is cut off again.
-            let undone = self.file.set_len(self.length).is_ok()
-                && self.file.seek(SeekFrom::Start(self.length)).is_ok();
-            self.broken |= !undone;
-            return Err(io(&self.path, error).into());
-        }
-        self.length += self.buffer.len() as u64;
-        self.next_seq += events.len() as u64;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<Flushed, StoreError> {
-        let synced = self.sync(self.length);
-        synced.map_err(|error| io(&self.path, error))?;
-        Ok(Flushed::Durable)
-    }
-
-    fn finish(&mut self) -> Result<(), StoreError> {
-        match self.policy {
-            SyncPolicy::Never => Ok(()),
-            _ => self.flush().map(drop),
-        }
-    }
-
-    fn abandon(self: Box<Self>) {
-        // Removed before the lock ends with the file: nobody else can have it open.
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "a session could not be taken back");
-        }
-    }
-}
-
 impl SessionStore for JsonlStore {
     fn create(&self, id: &AgentId, inherited: u64) -> Result<Box<dyn SessionLog>, StoreError> {
         let path = self.path(id);
@@ -282,44 +211,40 @@ impl SessionStore for JsonlStore {
             return Err(error);
         }
         let length = line.len() as u64;
-        Ok(self.log(file, path, length, 0))
+        Ok(Box::new(self.log(file, path, length, 0, None)))
     }
 
     fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError> {
         let path = self.path(id);
         expect_file(&path, id)?;
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(&path)
             .map_err(|error| missing(&path, id, error))?;
         lock(&file, &path, id)?;
-        let (mut length, next_seq, torn_bytes) = if is_unborn(&path, &file, id)? {
-            // What another session's past left of a session that was never born is not its own.
-            let length = file.metadata().map_err(|error| io(&path, error))?.len();
-            (0, 0, length)
-        } else {
-            let mut reader = Reader::new(&path, &file, id)?;
-            while let Some(read) = reader.next(Ignorable::PassOver)? {
-                if let Read::Event(event) = read {
-                    visit(&event);
-                }
+        let mut reader = Reader::new(&path, &file, id)?;
+        let unborn = reader.is_unborn()?;
+        while !unborn && let Some(read) = reader.next(Ignorable::PassOver)? {
+            if let Read::Event(event) = read {
+                visit(&event);
             }
-            (reader.whole, reader.next_seq, reader.torn)
-        };
-        file.set_len(length)
-            .and_then(|()| file.seek(SeekFrom::Start(length)))
-            .map_err(|error| io(&path, error))?;
-        if length == 0 {
-            let line = Header::line(id, 0);
-            file.write_all(&line).map_err(|error| io(&path, error))?;
-            length = line.len() as u64;
         }
+        let size = file.metadata().map_err(|error| io(&path, error))?.len();
+        // What another session's past left of a session that was never born is not its own.
+        let length = if unborn { 0 } else { reader.whole };
+        let next_seq = reader.next_seq;
+        let torn_bytes = size.saturating_sub(length);
+        // Also a file without a header: the session begins with the first append.
+        let leftover = (torn_bytes > 0 || length == 0).then(|| Leftover {
+            session: id.clone(),
+            unborn,
+        });
         if torn_bytes > 0 {
-            tracing::warn!(session = %id, bytes = torn_bytes, "cut off a torn last line");
+            tracing::warn!(session = %id, bytes = torn_bytes, "a torn last line is left out");
         }
         Ok(OpenedSession {
-            log: self.log(file, path, length, next_seq),
+            log: Box::new(self.log(file, path, length, next_seq, leftover)),
             next_seq,
             torn_bytes,
         })
@@ -340,6 +265,9 @@ impl SessionStore for JsonlStore {
         expect_file(&path, id)?;
         let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
         let mut reader = Reader::new(&path, &file, id)?;
+        if reader.is_unborn()? {
+            return Ok(None);
+        }
         let inherited = reader.header.as_ref().map_or(0, |header| header.inherited);
         if !reader.skip(inherited)? {
             return Ok(None);
@@ -364,27 +292,12 @@ impl SessionStore for JsonlStore {
     }
 }
 
-/// Whether a file holds another session's past and no event of the session's own. The file stands at
-/// its beginning then.
-fn is_unborn(path: &Path, mut file: &File, id: &AgentId) -> Result<bool, StoreError> {
-    let header = Reader::new(path, file, id)?.header;
-    let inherited = header.map_or(0, |header| header.inherited);
-    let mut look = || {
-        file.seek(SeekFrom::Start(0))?;
-        // The header is a line as well.
-        let unborn = inherited > 0 && !Reader::is_longer_than(file, inherited.saturating_add(1))?;
-        file.seek(SeekFrom::Start(0))?;
-        Ok(unborn)
-    };
-    look().map_err(|error| io(path, error))
-}
-
 #[cfg(test)]
 mod tests {
     use offshoot_core::Timestamp;
 
     use super::*;
-    use crate::Event;
+    use crate::{AppendError, Event, Flushed};
 
     fn event(seq: u64) -> StoredEvent {
         let event = Event::TurnStart {
@@ -494,6 +407,10 @@ mod tests {
             before: None,
             message: Message::user("a").into(),
         };
+        let is_synced = |log: &log::JsonlLog| {
+            let (length, synced) = log.lengths();
+            length == synced
+        };
         let step = Event::StepStart { turn: 1, step: 1 };
         let end = Event::TurnEnd {
             turn: 1,
@@ -513,18 +430,18 @@ mod tests {
             let id = AgentId::fresh();
             let path = store.path(&id);
             let file = new_file().open(&path).expect("a file");
-            let mut log = store.sync(policy).log(file, path, 0, 0);
+            let mut log = store.sync(policy).log(file, path, 0, 0, None);
             let mut found = Vec::new();
             for (seq, event) in (0..).zip([&message, &step, &end]) {
                 log.append(seq, &stored(seq, event.clone()))
                     .expect("an append");
-                found.push(log.synced == log.length);
+                found.push(is_synced(&log));
             }
             log.finish().expect("an end");
-            found.push(log.synced == log.length);
+            found.push(is_synced(&log));
             assert_eq!(found, synced, "{policy:?}");
             assert_eq!(log.flush().expect("a flush"), Flushed::Durable);
-            assert_eq!(log.synced, log.length, "{policy:?}");
+            assert!(is_synced(&log), "{policy:?}");
         }
     }
 

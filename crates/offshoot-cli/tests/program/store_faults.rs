@@ -130,6 +130,8 @@ fn what_a_resumption_refuses_is_not_shown_as_whole() {
         Box::new(move |lines| {
             let mut header: Value = serde_json::from_str(&lines[0]).expect("JSON");
             header["inherited"] = events.into();
+            // As an earlier version wrote it.
+            header.as_object_mut().expect("an object").remove("check");
             lines[0] = header.to_string();
         })
     };
@@ -163,5 +165,36 @@ fn what_a_resumption_refuses_is_not_shown_as_whole() {
     let log = std::fs::read_to_string(&path).expect("a log");
     let absurd = log.replacen("\"inherited\":0", &format!("\"inherited\":{MAX}"), 1);
     std::fs::write(&path, absurd).expect("a log");
-    assert_eq!(listed(&place, &root)["status"], "damaged");
+    both_say(&place, &root, "the header is damaged");
+    let (place, root) = store();
+    let path = log_of(&place, &root);
+    let log = std::fs::read_to_string(&path).expect("a log");
+    std::fs::write(&path, log.replace('\n', "\r")).expect("a log");
+    both_say(&place, &root, "without a line end");
+}
+
+#[test]
+fn what_is_cut_off_and_may_be_an_event_is_kept_and_listed() {
+    let (place, root) = store();
+    let path = log_of(&place, &root);
+    let log = std::fs::read_to_string(&path).expect("a log");
+    let whole = log.trim_end_matches('\n');
+    std::fs::write(&path, whole).expect("a log");
+    let session = listed(&place, &root);
+    let last = whole.lines().last().expect("an event");
+    assert_eq!(session["torn_bytes"], last.len());
+    assert_eq!(session.get("kept"), None);
+    let run = place.events(
+        json!({"agents": {"root": [{"text": "b", "repeat": "forever"}]}}),
+        &["two", "--store", "store", "--resume", &root],
+    );
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let session = listed(&place, &root);
+    let kept = session["kept"][0].as_str().expect("a file");
+    let kept =
+        std::fs::read_to_string(place.path(&format!("store/{kept}"))).expect("what was kept");
+    assert_eq!(kept, last);
+    let text = bounded(&place, &["sessions", "--store", "store"]).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("  (cut off and kept: "), "{text}");
 }

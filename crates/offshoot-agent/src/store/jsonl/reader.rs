@@ -1,60 +1,15 @@
 //! A log file as a stream of events: one line at a time is in memory, whatever the file's size.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
+use super::header::{self, Header};
+use super::outline::Outline;
 use super::{corrupt, io};
 use crate::{AgentId, Event, StoreError, StoredEvent};
 
-const FORMAT: &str = "offshoot-session";
-const VERSION: u32 = 1;
 const BUFFER: usize = 64 * 1024;
-
-/// The first line.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Header {
-    format: String,
-    version: u32,
-    session: AgentId,
-    /// How many events at the beginning are another session's.
-    #[serde(default)]
-    pub(super) inherited: u64,
-}
-
-impl Header {
-    pub(super) fn line(id: &AgentId, inherited: u64) -> Vec<u8> {
-        let header = Self {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            session: id.clone(),
-            inherited,
-        };
-        let mut line = serde_json::to_vec(&header).unwrap_or_default();
-        line.push(b'\n');
-        line
-    }
-
-    fn parse(path: &Path, line: &[u8]) -> Result<Self, StoreError> {
-        // The version first: another one may have other fields.
-        #[derive(Deserialize)]
-        struct Version {
-            format: String,
-            version: u32,
-        }
-        let malformed = |error| corrupt(path, 1, format!("expected a session header: {error}"));
-        let Version { format, version } = serde_json::from_slice(line).map_err(malformed)?;
-        if format != FORMAT || version != VERSION {
-            let what = format!(
-                "expected format {FORMAT} version {VERSION}, found {format} version {version}"
-            );
-            return Err(corrupt(path, 1, what));
-        }
-        serde_json::from_slice(line).map_err(malformed)
-    }
-}
 
 /// Reads the events of a file, in order, up to its last whole line.
 pub(super) struct Reader<'a> {
@@ -67,8 +22,6 @@ pub(super) struct Reader<'a> {
     pub(super) next_seq: u64,
     /// Bytes up to the end of the last whole line that was read.
     pub(super) whole: u64,
-    /// Bytes after the last line end.
-    pub(super) torn: u64,
 }
 
 /// One event of a file.
@@ -87,9 +40,6 @@ pub(super) enum Ignorable {
 
 impl<'a> Reader<'a> {
     /// Reads the header of a file that stands at its beginning.
-    ///
-    /// A header that names another session is refused: the file was copied or renamed, and its session
-    /// is perhaps there twice.
     pub(super) fn new(path: &'a Path, file: &'a File, id: &AgentId) -> Result<Self, StoreError> {
         let mut reader = Self {
             path,
@@ -99,31 +49,86 @@ impl<'a> Reader<'a> {
             number: 0,
             next_seq: 0,
             whole: 0,
-            torn: 0,
         };
-        if reader.next_line()? {
-            let header = Header::parse(path, &reader.line)?;
-            if header.session != *id {
-                let what = format!("expected the session {id}, found {}", header.session);
-                return Err(corrupt(path, 1, what));
-            }
-            reader.header = Some(header);
+        if reader.first_line()? {
+            reader.header = Some(Header::parse(path, &reader.line, id)?);
+        } else if !Header::is_beginning(&reader.line, id) {
+            let what = format!(
+                "expected a session header, found {} bytes without a line end",
+                reader.line.len()
+            );
+            return Err(corrupt(path, 1, what));
         }
         Ok(reader)
+    }
+
+    /// As [`next_line`](Self::next_line), of a line that is known to be short.
+    fn first_line(&mut self) -> Result<bool, StoreError> {
+        let mut first = self.file.by_ref().take(header::MOST_BYTES);
+        let read = first.read_until(b'\n', &mut self.line);
+        read.map_err(|error| io(self.path, error))?;
+        Ok(self.took_line())
+    }
+
+    /// Whether a session was never born: its file has the past that it was to begin with, or a part of
+    /// it, and nothing of its own.
+    ///
+    /// A header that says so wrongly would make nothing of a session. One without a check is not
+    /// believed when there are events.
+    pub(super) fn is_unborn(&mut self) -> Result<bool, StoreError> {
+        let Some(header) = self.header.as_ref().filter(|header| header.inherited > 0) else {
+            return Ok(false);
+        };
+        let (inherited, is_checked) = (header.inherited, header.is_checked());
+        let Some(events) = self.events_up_to(inherited)? else {
+            return Ok(false);
+        };
+        if events == 0 || is_checked {
+            return Ok(true);
+        }
+        let what = format!(
+            "expected the session's own beginning after {inherited} inherited events, found {events} events: \
+             the header is damaged, or the session was never begun"
+        );
+        Err(corrupt(self.path, 1, what))
+    }
+
+    /// How many whole lines follow the header; `None` when there are more than `most`. The reader stands
+    /// behind the header then, as before.
+    fn events_up_to(&mut self, most: u64) -> Result<Option<u64>, StoreError> {
+        let mut count = || -> std::io::Result<u64> {
+            let mut found = 0;
+            loop {
+                let chunk = self.file.fill_buf()?;
+                if chunk.is_empty() || found > most {
+                    break;
+                }
+                found += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+                let length = chunk.len();
+                self.file.consume(length);
+            }
+            self.file.seek(SeekFrom::Start(self.whole))?;
+            Ok(found)
+        };
+        let found = count().map_err(|error| io(self.path, error))?;
+        Ok((found <= most).then_some(found))
     }
 
     /// Reads one whole line; false at the end of them.
     fn next_line(&mut self) -> Result<bool, StoreError> {
         self.line.clear();
         let read = self.file.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|error| io(self.path, error))?;
-        if self.line.last() != Some(&b'\n') {
-            self.torn = read as u64;
-            return Ok(false);
+        read.map_err(|error| io(self.path, error))?;
+        Ok(self.took_line())
+    }
+
+    fn took_line(&mut self) -> bool {
+        let is_whole = self.line.last() == Some(&b'\n');
+        if is_whole {
+            self.number += 1;
+            self.whole += self.line.len() as u64;
         }
-        self.number += 1;
-        self.whole += read as u64;
-        Ok(true)
+        is_whole
     }
 
     /// The next event; `None` after the last whole one.
@@ -131,9 +136,12 @@ impl<'a> Reader<'a> {
         if self.header.is_none() || !self.next_line()? {
             return Ok(None);
         }
+        // Where the session's own events begin there is its beginning.
+        let inherited = self.header.as_ref().map_or(0, |header| header.inherited);
+        let is_birth = inherited > 0 && self.next_seq == inherited;
         let passed = match ignorable {
-            Ignorable::Read => None,
-            Ignorable::PassOver => seq_of_ignorable(&self.line),
+            Ignorable::PassOver if !is_birth => seq_of_ignorable(&self.line),
+            _ => None,
         };
         let (seq, read) = match passed {
             Some(seq) => (seq, Read::PassedOver),
@@ -181,21 +189,6 @@ impl<'a> Reader<'a> {
         }
         Ok(true)
     }
-
-    /// Whether a file has more whole lines than `lines`, from where it stands.
-    pub(super) fn is_longer_than(file: &File, lines: u64) -> std::io::Result<bool> {
-        let mut reader = BufReader::with_capacity(BUFFER, file);
-        let mut found = 0;
-        loop {
-            let chunk = reader.fill_buf()?;
-            if chunk.is_empty() || found > lines {
-                return Ok(found > lines);
-            }
-            found += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
-            let length = chunk.len();
-            reader.consume(length);
-        }
-    }
 }
 
 /// How far into a line its type is looked for: what stands before it is short.
@@ -203,18 +196,9 @@ const PREFIX: usize = 128;
 
 /// The `seq` of an event that nothing depends on; `None` for another one, and for what is not sure.
 ///
-/// Most lines are told by their type alone. The others are read without keeping anything of them.
+/// Most lines are told by their type alone. The others are read without keeping anything of them, as
+/// strictly as when everything is kept: what only looks at a log and who goes on with it agree.
 fn seq_of_ignorable(line: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Outline {
-        seq: u64,
-        event: Mark,
-    }
-    #[derive(Deserialize)]
-    struct Mark {
-        #[serde(default)]
-        ignorable: bool,
-    }
     const BEFORE: &[u8] = b"\"event\":{\"type\":\"";
     let head = &line[..line.len().min(PREFIX)];
     let at = head

@@ -1,0 +1,176 @@
+//! The writer of one log file.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::PathBuf;
+
+use serde::de::IgnoredAny;
+
+use super::header::Header;
+use super::{ASIDE, JsonlStore, SyncPolicy, io, new_file};
+use crate::{AgentId, AppendError, Flushed, SessionLog, StoreError, StoredEvent};
+
+/// What is no part of a session, at the end of its file. It stays there while nobody goes on with the
+/// session: what only looks, or is refused, changes nothing.
+pub(super) struct Leftover {
+    pub(super) session: AgentId,
+    /// Whether it is another session's past, of one that was never born: nothing of the file is its own.
+    pub(super) unborn: bool,
+}
+
+/// The file ends with the last whole line, but for a [`Leftover`].
+pub(super) struct JsonlLog {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    next_seq: u64,
+    buffer: Vec<u8>,
+    broken: bool,
+    policy: SyncPolicy,
+    /// How much of the file is known to survive a loss of power; 0 while its name may not.
+    synced: u64,
+    leftover: Option<Leftover>,
+}
+
+impl JsonlStore {
+    /// A writer that goes on behind `length` bytes.
+    pub(super) fn log(
+        &self,
+        file: File,
+        path: PathBuf,
+        length: u64,
+        next_seq: u64,
+        leftover: Option<Leftover>,
+    ) -> JsonlLog {
+        JsonlLog {
+            file,
+            path,
+            length,
+            next_seq,
+            buffer: Vec::new(),
+            broken: false,
+            policy: self.sync,
+            synced: 0,
+            leftover,
+        }
+    }
+}
+
+impl JsonlLog {
+    /// Cuts off what is no part of the session, and begins a session that has not begun. What is cut
+    /// off and may be an event is kept in a file of its own first.
+    fn tidy(&mut self) -> std::io::Result<()> {
+        let Some(leftover) = &self.leftover else {
+            return Ok(());
+        };
+        self.file.seek(SeekFrom::Start(self.length))?;
+        let mut cut = Vec::new();
+        self.file.read_to_end(&mut cut)?;
+        if may_be_an_event(&cut) || leftover.unborn && !cut.is_empty() {
+            let aside = format!("{}{ASIDE}{}", leftover.session, offshoot_core::fresh_id());
+            let aside = self.path.with_file_name(aside);
+            let mut file = new_file().open(&aside)?;
+            file.write_all(&cut).and_then(|()| file.sync_all())?;
+            tracing::warn!(
+                session = %leftover.session, bytes = cut.len(), kept = %aside.display(),
+                "what was cut off a session's log is kept"
+            );
+        }
+        self.file.set_len(self.length)?;
+        self.file.seek(SeekFrom::Start(self.length))?;
+        if self.length == 0 {
+            let line = Header::line(&leftover.session, 0);
+            self.file.write_all(&line)?;
+            self.length = line.len() as u64;
+        }
+        self.leftover = None;
+        Ok(())
+    }
+
+    fn write(&mut self, events: &[StoredEvent]) -> std::io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        if !self.policy.is_due(events) {
+            return Ok(());
+        }
+        let synced = self.sync(self.length + self.buffer.len() as u64);
+        // After a failed sync the system may have dropped what it could not write.
+        self.broken = synced.is_err();
+        synced
+    }
+
+    /// Makes the file, which has this length, survive a loss of power.
+    fn sync(&mut self, length: u64) -> std::io::Result<()> {
+        if self.synced == length {
+            return Ok(());
+        }
+        self.file.sync_data()?;
+        if let Some(folder) = self.path.parent().filter(|_| self.synced == 0) {
+            // A new file is found again when its folder says so.
+            File::open(folder)?.sync_all()?;
+        }
+        self.synced = length;
+        Ok(())
+    }
+
+    /// How much of the file, and of that how much survives a loss of power.
+    #[cfg(test)]
+    pub(super) fn lengths(&self) -> (u64, u64) {
+        (self.length, self.synced)
+    }
+}
+
+/// Whether bytes without a line end are more than the beginning of one event: a process that dies in the
+/// middle of a write leaves no more than that.
+fn may_be_an_event(bytes: &[u8]) -> bool {
+    let read = serde_json::from_slice::<IgnoredAny>(bytes);
+    !bytes.is_empty() && !read.is_err_and(|error| error.is_eof())
+}
+
+impl SessionLog for JsonlLog {
+    fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
+        let found = self.next_seq;
+        if found != expected {
+            return Err(AppendError::Conflict { expected, found });
+        }
+        if self.broken {
+            let error = std::io::Error::other("an earlier write failed and could not be undone");
+            return Err(io(&self.path, error).into());
+        }
+        self.buffer.clear();
+        for event in events {
+            event.to_json(&mut self.buffer);
+            self.buffer.push(b'\n');
+        }
+        self.tidy().map_err(|error| io(&self.path, error))?;
+        if let Err(error) = self.write(events) {
+            // All or none: what a full disk took is cut off again.
+            let undone = self.file.set_len(self.length).is_ok()
+                && self.file.seek(SeekFrom::Start(self.length)).is_ok();
+            self.broken |= !undone;
+            return Err(io(&self.path, error).into());
+        }
+        self.length += self.buffer.len() as u64;
+        self.next_seq += events.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<Flushed, StoreError> {
+        let synced = self.sync(self.length);
+        synced.map_err(|error| io(&self.path, error))?;
+        Ok(Flushed::Durable)
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        match self.policy {
+            SyncPolicy::Never => Ok(()),
+            _ => self.flush().map(drop),
+        }
+    }
+
+    fn abandon(self: Box<Self>) {
+        // Removed before the lock ends with the file: nobody else can have it open.
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "a session could not be taken back");
+        }
+    }
+}
