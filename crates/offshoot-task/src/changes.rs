@@ -7,7 +7,7 @@ use std::sync::Arc;
 use offshoot_core::ScopeId;
 use tokio::sync::watch;
 
-use crate::shared::Shared;
+use crate::shard::Shard;
 
 // Invariants
 // 1. Versions come from one counter of the registry, so that they never go back, not even for an
@@ -97,7 +97,7 @@ impl Watched {
 /// # Ok(()) }
 /// ```
 pub struct Changes {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     owner: ScopeId,
     receiver: watch::Receiver<u64>,
 }
@@ -136,7 +136,7 @@ impl Changes {
 impl Drop for Changes {
     fn drop(&mut self) {
         let unused = {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             let owners = &mut table.watches.owners;
             let last = owners.get(&self.owner);
             // This receiver is the last one.
@@ -150,7 +150,7 @@ impl Drop for Changes {
     }
 }
 
-impl Shared {
+impl Shard {
     pub(crate) fn changes(self: &Arc<Self>, owner: ScopeId) -> Changes {
         let mut table = self.table();
         let Watches { version, owners } = &mut table.watches;
@@ -158,7 +158,7 @@ impl Shared {
             .entry(owner)
             .or_insert_with(|| Arc::new(watch::channel(*version).0));
         Changes {
-            shared: Arc::clone(self),
+            shard: Arc::clone(self),
             owner,
             receiver: watch.subscribe(),
         }

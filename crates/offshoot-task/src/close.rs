@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::owner::Owner;
-use crate::shared::{ABORT_BOUND, Shared};
+use crate::shard::{ABORT_BOUND, Shard};
 use crate::slab::Key;
 use crate::status::StoppedBy;
 use crate::table::After;
@@ -20,7 +20,7 @@ use crate::table::After;
 //    what is left is settled by force.
 // 3. Every step may be repeated: the owner's closing and the shutdown may run at the same time.
 
-impl Shared {
+impl Shard {
     /// Stops an owner's tasks, waits for their ends, and removes all its records.
     pub(crate) async fn close_owner(self: &Arc<Self>, owner: Key, by: StoppedBy) {
         let _closing = self.closing();
@@ -170,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// Closes every owner's part of the registry, all at once, so that one grace is enough.
+    /// Closes every owner of this shard, all at once, so that one grace is enough.
     pub(crate) async fn shut_down(self: Arc<Self>) {
         let owners: Vec<_> = {
             let mut table = self.table();

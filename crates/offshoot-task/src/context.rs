@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::id::TaskId;
 use crate::output::{OutputBuffer, OutputWriter};
 use crate::progress::{Report, TaskProgress};
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::status::StopRequest;
 use crate::table::After;
@@ -20,7 +20,7 @@ use crate::waker_set::WakerKey;
 /// What the work of a task gets from the registry. Clones are handles to the same task.
 #[derive(Clone)]
 pub struct TaskContext {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shard: Arc<Shard>,
     pub(crate) key: Key,
     pub(crate) output: Option<OutputBuffer>,
 }
@@ -40,7 +40,7 @@ impl TaskContext {
     /// Costs nothing before it is first polled. Dropping it has no effect.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled {
-            shared: Arc::clone(&self.shared),
+            shard: Arc::clone(&self.shard),
             key: self.key,
             place: None,
         }
@@ -50,7 +50,7 @@ impl TaskContext {
     #[must_use]
     pub fn stop_request(&self) -> Option<StopRequest> {
         let stop = {
-            let table = self.shared.table();
+            let table = self.shard.table();
             table.records.get(self.key)?.stop.clone()?
         };
         Some((*stop).clone())
@@ -66,7 +66,7 @@ impl TaskContext {
     /// is gone.
     #[must_use]
     pub fn id(&self) -> Option<TaskId> {
-        self.shared.table().id(self.key)
+        self.shard.table().id(self.key)
     }
 
     /// Says how far the work is: `done`, of `total` where that is known, and what it is at, as one
@@ -79,7 +79,7 @@ impl TaskContext {
         let now = Instant::now();
         let mut after = After::default();
         {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             let Some(record) = table.records.get_mut(self.key) else {
                 return;
             };
@@ -92,14 +92,14 @@ impl TaskContext {
                 .note(progress, now);
             table.note_change(self.key, &mut after);
         }
-        self.shared.perform(after);
+        self.shard.perform(after);
     }
 }
 
 /// Completes when a task is asked to stop, or is over. Made by [`TaskContext::cancelled`].
 #[must_use = "futures do nothing unless polled"]
 pub struct Cancelled {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     key: Key,
     place: Option<WakerKey>,
 }
@@ -116,7 +116,7 @@ impl Future for Cancelled {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let replaced = {
-            let mut table = this.shared.table();
+            let mut table = this.shard.table();
             let Some(record) = table.records.get_mut(this.key) else {
                 this.place = None;
                 return Poll::Ready(());
@@ -146,7 +146,7 @@ impl Drop for Cancelled {
             return;
         };
         let waker = {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             let record = table.records.get_mut(self.key);
             record
                 .and_then(|record| record.live_mut())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use offshoot_core::{Scope, ScopeId};
 
 use crate::error::StartError;
-use crate::shared::Shared;
+use crate::shards::Shards;
 
 /// How many controllers there are, and for whom.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Controllers {
 /// ```
 #[must_use = "dropping it detaches the controller"]
 pub struct Controller {
-    shared: Arc<Shared>,
+    shards: Arc<Shards>,
     scope: Option<ScopeId>,
 }
 
@@ -76,22 +76,22 @@ impl fmt::Debug for Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.shared.table().controllers.detach(self.scope);
+        self.shards.controllers().detach(self.scope);
     }
 }
 
-impl Shared {
+impl Shards {
     pub(crate) fn attach_controller(self: &Arc<Self>, scope: Option<ScopeId>) -> Controller {
-        self.table().controllers.attach(scope);
+        self.controllers().attach(scope);
         Controller {
-            shared: Arc::clone(self),
+            shards: Arc::clone(self),
             scope,
         }
     }
 
     /// The first check of every start.
     pub(crate) fn check_controller(&self, owner: Option<&Scope>) -> Result<(), StartError> {
-        if !self.config.require_controller || self.table().controllers.serve(owner) {
+        if !self.config().require_controller || self.controllers().serve(owner) {
             return Ok(());
         }
         Err(StartError::NoController)

@@ -10,7 +10,7 @@ use offshoot_core::text::panic_message;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::status::{StoppedBy, TaskOutcome};
 
@@ -31,21 +31,21 @@ pub(crate) fn drop_contained<T>(value: T) {
 /// The duty to settle one task. It is part of every live task: keep it small.
 pub(crate) struct Job {
     /// `None` once settled.
-    shared: Option<Arc<Shared>>,
+    shard: Option<Arc<Shard>>,
     key: Key,
 }
 
 impl Job {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
-            shared: Some(shared),
+            shard: Some(shard),
             key,
         }
     }
 
     fn settle(&mut self, outcome: TaskOutcome) {
-        if let Some(shared) = self.shared.take() {
-            shared.settle(self.key, outcome);
+        if let Some(shard) = self.shard.take() {
+            shard.settle(self.key, outcome);
         }
     }
 }
@@ -56,10 +56,10 @@ fn aborted() -> TaskOutcome {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let Some(shared) = &self.shared else {
+        let Some(shard) = &self.shard else {
             return;
         };
-        let aborting = shared.is_aborting(self.key);
+        let aborting = shard.is_aborting(self.key);
         self.settle(if aborting {
             aborted()
         } else {
@@ -98,19 +98,19 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let (Some(work), Some(shared)) = (this.work.as_mut().as_pin_mut(), &this.job.shared) else {
+        let (Some(work), Some(shard)) = (this.work.as_mut().as_pin_mut(), &this.job.shard) else {
             return Poll::Ready(());
         };
-        let aborts = shared.aborts();
+        let aborts = shard.aborts();
         let called = std::mem::replace(this.aborts, aborts) != aborts;
-        let outcome = if called && shared.is_given_up(this.job.key) {
+        let outcome = if called && shard.is_given_up(this.job.key) {
             aborted()
         } else {
             match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
                 Ok(Poll::Ready(outcome)) => outcome,
                 Ok(Poll::Pending) => {
                     let late = !std::mem::replace(this.attached, true)
-                        && shared.attach(this.job.key, cx.waker());
+                        && shard.attach(this.job.key, cx.waker());
                     if !late {
                         return Poll::Pending;
                     }
@@ -129,7 +129,7 @@ impl<F: Future<Output = TaskOutcome>> Future for Driver<F> {
     }
 }
 
-impl Shared {
+impl Shard {
     /// Whether nobody wants the work of a task any more: it was aborted, or settled without it.
     fn is_given_up(&self, key: Key) -> bool {
         let table = self.table();
@@ -158,7 +158,7 @@ pin_project! {
         work: F,
         sleep: Pin<Box<Sleep>>,
         overdue: bool,
-        shared: Arc<Shared>,
+        shard: Arc<Shard>,
         key: Key,
     }
 }
@@ -169,7 +169,7 @@ impl<F> Timed<F> {
             work,
             sleep: Box::pin(sleep(deadline)),
             overdue: false,
-            shared: job.shared.clone()?,
+            shard: job.shard.clone()?,
             key: job.key,
         })
     }
@@ -188,8 +188,8 @@ impl<F: Future<Output = TaskOutcome>> Future for Timed<F> {
         if !*this.overdue {
             *this.overdue = true;
             // It wakes the work, which is polled next.
-            this.shared.stop(*this.key, StoppedBy::Deadline, None);
-            let grace = this.shared.config.kill_grace.unwrap_or(Duration::MAX);
+            this.shard.stop(*this.key, StoppedBy::Deadline, None);
+            let grace = this.shard.config.kill_grace.unwrap_or(Duration::MAX);
             *this.sleep = Box::pin(sleep(grace));
             ready!(this.sleep.as_mut().poll(cx));
         }

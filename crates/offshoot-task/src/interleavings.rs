@@ -18,7 +18,7 @@ use crate::drive::Driver;
 use crate::id::TaskId;
 use crate::observe::TaskChange::{self, *};
 use crate::registry::TaskRegistry;
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::spec::TaskSpec;
@@ -32,7 +32,7 @@ type Log = Arc<Mutex<Vec<(TaskChange, TaskSnapshot)>>>;
 
 /// One owner with one task, whose driver is not polled yet.
 struct World {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     registry: TaskRegistry,
     owner: Scope,
     owner_key: Key,
@@ -72,8 +72,8 @@ impl World {
             kill_grace: None,
             ..TaskConfig::default()
         });
-        let shared = registry.shared();
         let (owner, log) = (Scope::root("owner"), Log::default());
+        let shard = Arc::clone(registry.shard(owner.id()));
         let told = Arc::clone(&log);
         let observer = move |change, task: &TaskSnapshot| {
             told.lock().unwrap().push((change, task.clone()));
@@ -84,18 +84,18 @@ impl World {
         let spec = TaskSpec::new("model", "a task").streaming();
         let spec = spec.check(1024).unwrap();
         let runtime = tokio::runtime::Handle::current();
-        let prepared = shared.prepare(Some(&owner), spec, &runtime, |context| {
+        let prepared = shard.prepare(Some(&owner), spec, &runtime, |context| {
             context.output().unwrap().write(TEXT);
             Ok(work(context, polls, listens))
         });
         let prepared = prepared.unwrap();
         let id = prepared.id;
         let key = id.hint().unwrap();
-        let owner_key = shared.table().owner_of(Some(owner.id())).unwrap();
+        let owner_key = shard.table().owner_of(Some(owner.id())).unwrap();
         let driver = Driver::new(prepared.work, prepared.job, prepared.aborts);
         let driver = thread::spawn(move || block_on(driver));
         Self {
-            shared,
+            shard,
             registry,
             owner,
             owner_key,
@@ -127,14 +127,14 @@ impl World {
     }
 
     fn abort(&self) -> JoinHandle<()> {
-        let (shared, key) = (Arc::clone(&self.shared), self.key);
-        thread::spawn(move || shared.abort(key))
+        let (shard, key) = (Arc::clone(&self.shard), self.key);
+        thread::spawn(move || shard.abort(key))
     }
 
     fn close(&self) -> JoinHandle<()> {
-        let (shared, key, owner) = (Arc::clone(&self.shared), self.owner_key, self.owner.clone());
+        let (shard, key, owner) = (Arc::clone(&self.shard), self.owner_key, self.owner.clone());
         thread::spawn(move || {
-            block_on(shared.close_owner(key, StoppedBy::Owner));
+            block_on(shard.close_owner(key, StoppedBy::Owner));
             assert_eq!(owner.holds(), 0, "closing has waited for every hold");
         })
     }
@@ -147,7 +147,7 @@ impl World {
         assert_eq!(self.owner.holds(), 0);
         let log = self.log.lock().unwrap().clone();
         let shown = *self.shown.lock().unwrap();
-        let closed = self.shared.table().owners.get(self.owner_key).is_none();
+        let closed = self.shard.table().owners.get(self.owner_key).is_none();
         let left = self.registry.list(self.owner.id());
         assert_eq!(left.len(), usize::from(!closed));
         let read = *self.read.lock().unwrap();
@@ -156,7 +156,7 @@ impl World {
             let unread = TEXT.len() * (1 - read);
             assert_eq!(task.unread, unread as u64, "shown {read} times");
         }
-        let records = self.shared.table().records.len();
+        let records = self.shard.table().records.len();
         assert_eq!(records, left.len(), "no place is lost");
         End { log, shown, closed }
     }
@@ -352,10 +352,10 @@ fn an_abort_reaches_work_that_does_not_listen() {
 fn a_task_that_is_given_up_ends_once_and_its_work_is_let_go() {
     explore(|| {
         let world = World::new(u32::MAX, false);
-        let (shared, key) = (Arc::clone(&world.shared), world.key);
+        let (shard, key) = (Arc::clone(&world.shard), world.key);
         let give_up = thread::spawn(move || {
-            shared.abort(key);
-            shared.give_up(key);
+            shard.abort(key);
+            shard.give_up(key);
         });
         let threads = vec![
             give_up,
@@ -376,12 +376,13 @@ fn a_hold_that_is_on_its_way_does_not_strand_a_closing() {
             kill_grace: None,
             ..TaskConfig::default()
         });
-        let (shared, owner) = (registry.shared(), Scope::root("owner"));
+        let owner = Scope::root("owner");
+        let shard = Arc::clone(registry.shard(owner.id()));
         let runtime = tokio::runtime::Handle::current();
         let drivers: Vec<_> = (0..2)
             .map(|_| {
                 let spec = TaskSpec::new("model", "a task").check(1024).unwrap();
-                let prepared = shared.prepare(Some(&owner), spec, &runtime, |context| {
+                let prepared = shard.prepare(Some(&owner), spec, &runtime, |context| {
                     Ok(work(context, 0, true))
                 });
                 let prepared = prepared.unwrap();
@@ -389,8 +390,8 @@ fn a_hold_that_is_on_its_way_does_not_strand_a_closing() {
                 thread::spawn(move || block_on(driver))
             })
             .collect();
-        let key = shared.table().owner_of(Some(owner.id())).unwrap();
-        block_on(shared.close_owner(key, StoppedBy::Owner));
+        let key = shard.table().owner_of(Some(owner.id())).unwrap();
+        block_on(shard.close_owner(key, StoppedBy::Owner));
         assert_eq!(owner.holds(), 0);
         for driver in drivers {
             driver.join().unwrap();

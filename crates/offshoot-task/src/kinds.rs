@@ -1,22 +1,22 @@
-//! The counters of ids, and which record an id names.
+//! The kinds that a shard has met, and which of its records an id names.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use crate::counters::{Counter, Counters};
 use crate::id::TaskId;
 use crate::index::Index;
 use crate::kind::TaskKind;
 use crate::slab::Key;
 
-/// Numbers above this are never issued, so that a counter cannot wrap.
-const LAST_NUMBER: u64 = u64::MAX - u32::MAX as u64;
-
 #[derive(Debug)]
 struct Kind {
     name: TaskKind,
+    counter: Arc<Counter>,
     index: Index,
 }
 
-/// Which kind, by its place.
+/// Which kind, by its place in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KindKey(u32);
 
@@ -24,9 +24,17 @@ pub(crate) struct KindKey(u32);
 pub(crate) struct Kinds {
     kinds: Vec<Kind>,
     places: HashMap<TaskKind, KindKey>,
+    counters: Arc<Counters>,
 }
 
 impl Kinds {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            counters,
+            ..Self::default()
+        }
+    }
+
     /// The place of a kind; programs use few, so the first ones are compared before hashing.
     fn lookup(&self, name: TaskKind) -> Option<KindKey> {
         const FIRST: usize = 4;
@@ -55,6 +63,7 @@ impl Kinds {
         self.places.insert(name, key);
         self.kinds.push(Kind {
             name,
+            counter: self.counters.of(name),
             index: Index::default(),
         });
         key
@@ -66,22 +75,20 @@ impl Kinds {
 
     /// Whether ids of this kind can still be issued.
     pub(crate) fn is_exhausted(&self, key: KindKey) -> bool {
-        self.kind(key).index.last() >= LAST_NUMBER
+        self.kind(key).counter.is_exhausted()
     }
 
     /// Issues the next number to the record at `record`.
     pub(crate) fn issue(&mut self, key: KindKey, record: Key) -> u64 {
-        self.kind_mut(key).index.push(record)
+        let kind = self.kind_mut(key);
+        let n = kind.counter.next();
+        kind.index.push(n, record);
+        n
     }
 
-    /// Gives a number that was issued elsewhere to a record. False when it is in use.
+    /// Gives a number that was issued elsewhere to a record. False when it is in use here.
     pub(crate) fn adopt(&mut self, key: KindKey, n: u64, record: Key) -> bool {
         self.kind_mut(key).index.adopt(n, record)
-    }
-
-    pub(crate) fn reserve_through(&mut self, name: TaskKind, n: u64) {
-        let key = self.intern(name);
-        self.kind_mut(key).index.skip_through(n);
     }
 
     /// The record that an id names.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 
 use offshoot_core::text::panic_message;
 
-use crate::shared::Shared;
+use crate::shard::Shard;
+use crate::shards::Shards;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::table::After;
@@ -65,7 +66,7 @@ pub(crate) type Observers = Arc<[Registered]>;
 /// Keeps an observer registered until it is dropped. A call that is under way may still end after.
 #[must_use = "dropping the handle unregisters the observer"]
 pub struct ObserverHandle {
-    shared: Weak<Shared>,
+    shards: Vec<Weak<Shard>>,
     key: u64,
 }
 
@@ -78,44 +79,54 @@ impl fmt::Debug for ObserverHandle {
 impl ObserverHandle {
     /// Keeps the observer for as long as the registry lives.
     pub fn forget(mut self) {
-        self.shared = Weak::new();
+        self.shards.clear();
     }
 }
 
 impl Drop for ObserverHandle {
     fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else {
-            return;
-        };
+        for shard in self.shards.iter().filter_map(Weak::upgrade) {
+            shard.unregister(self.key);
+        }
+    }
+}
+
+impl Shards {
+    pub(crate) fn observe(&self, observer: Arc<dyn TaskObserver>) -> ObserverHandle {
+        let key = self.next_observer();
+        for shard in self.all() {
+            let observer = Arc::clone(&observer);
+            shard.register_observer(Registered { key, observer });
+        }
+        ObserverHandle {
+            shards: self.all().iter().map(Arc::downgrade).collect(),
+            key,
+        }
+    }
+}
+
+impl Shard {
+    fn register_observer(&self, observer: Registered) {
         let old = {
-            let mut table = shared.table();
+            let mut table = self.table();
+            let old = table.observers.take();
+            let all = old.iter().flat_map(|all| all.iter()).cloned();
+            table.observers = Some(all.chain([observer]).collect());
+            old
+        };
+        drop(old);
+    }
+
+    fn unregister(&self, key: u64) {
+        let old = {
+            let mut table = self.table();
             let kept = table.observers.iter().flat_map(|all| all.iter());
-            let kept: Vec<_> = kept.filter(|one| one.key != self.key).cloned().collect();
+            let kept: Vec<_> = kept.filter(|one| one.key != key).cloned().collect();
             let kept = (!kept.is_empty()).then(|| kept.into());
             std::mem::replace(&mut table.observers, kept)
         };
         // The observer's own drop is somebody else's code.
         drop(old);
-    }
-}
-
-impl Shared {
-    pub(crate) fn observe(self: &Arc<Self>, observer: Arc<dyn TaskObserver>) -> ObserverHandle {
-        let (key, old) = {
-            let mut table = self.table();
-            let key = table.next_observer;
-            table.next_observer += 1;
-            let old = table.observers.take();
-            let all = old.iter().flat_map(|all| all.iter()).cloned();
-            let all = all.chain([Registered { key, observer }]).collect();
-            table.observers = Some(all);
-            (key, old)
-        };
-        drop(old);
-        ObserverHandle {
-            shared: Arc::downgrade(self),
-            key,
-        }
     }
 
     /// Tells observers what they were not told yet of one task, unless another thread is doing so:

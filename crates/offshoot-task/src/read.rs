@@ -14,7 +14,7 @@ use crate::id::TaskId;
 use crate::lifecycle::Arrival;
 use crate::output::{OutputBuffer, OutputSlice, slice_of};
 use crate::record::{FinalOutput, Output};
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::unread::Taken;
@@ -44,7 +44,7 @@ pub struct Reading {
 
 /// Output that is being read. Dropped uncommitted, it is unread again.
 struct Held {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     key: Key,
     part: Part,
 }
@@ -59,7 +59,7 @@ enum Part {
 impl Held {
     fn commit(mut self) {
         let part = mem::replace(&mut self.part, Part::Ranges(Vec::new()));
-        let mut table = self.shared.table();
+        let mut table = self.shard.table();
         let record = table.records.get_mut(self.key);
         match (record.map(|record| &mut record.output), part) {
             (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.commit(&ranges),
@@ -77,7 +77,7 @@ impl Drop for Held {
         if matches!(&self.part, Part::Ranges(ranges) if ranges.is_empty()) {
             return;
         }
-        let mut table = self.shared.table();
+        let mut table = self.shard.table();
         let record = table.records.get_mut(self.key);
         match (record.map(|record| &mut record.output), &self.part) {
             (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.release(ranges),
@@ -181,7 +181,7 @@ impl Reading {
     }
 }
 
-impl Shared {
+impl Shard {
     pub(crate) fn read(
         self: &Arc<Self>,
         caller: ScopeId,
@@ -212,7 +212,7 @@ impl Shared {
         };
         let claim = claimed.then(|| Claim::new(Arc::clone(self), key));
         let mut held = Held {
-            shared: Arc::clone(self),
+            shard: Arc::clone(self),
             key,
             part: Part::Ranges(taken.ranges),
         };

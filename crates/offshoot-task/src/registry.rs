@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use offshoot_core::{Scope, ScopeId};
 
 use crate::changes::Changes;
@@ -18,7 +19,8 @@ use crate::observe::{ObserverHandle, TaskObserver};
 use crate::output::OutputSlice;
 use crate::producer::Producer;
 use crate::read::Reading;
-use crate::shared::Shared;
+use crate::shard::Shard;
+use crate::shards::Shards;
 use crate::snapshot::TaskSnapshot;
 use crate::spec::{TaskSpec, detail_line};
 use crate::status::{KillOutcome, StoppedBy, TaskOutcome};
@@ -57,12 +59,13 @@ use crate::wait::{Need, Waited};
 /// ```
 #[derive(Clone)]
 pub struct TaskRegistry {
-    shared: Arc<Shared>,
+    shards: Arc<Shards>,
 }
 
 impl fmt::Debug for TaskRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let records = self.shared.table().records.len();
+        let shards = self.shards.all().iter();
+        let records: usize = shards.map(|shard| shard.table().records.len()).sum();
         f.debug_struct("TaskRegistry")
             .field("records", &records)
             .finish_non_exhaustive()
@@ -80,13 +83,19 @@ impl TaskRegistry {
     #[must_use]
     pub fn new(config: TaskConfig) -> Self {
         Self {
-            shared: Arc::new(Shared::new(config)),
+            shards: Arc::new(Shards::new(config)),
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    /// Where the tasks of `caller` are, and those without an owner if there can be any.
+    pub(crate) fn shard(&self, caller: ScopeId) -> &Arc<Shard> {
+        self.shards.of(Some(caller))
+    }
+
+    /// Where a task of `owner` is started. Checks first that somebody can look after it.
+    fn starting(&self, owner: Option<&Scope>) -> Result<&Arc<Shard>, StartError> {
+        self.shards.check_controller(owner)?;
+        Ok(self.shards.of(owner.map(Scope::id)))
     }
 
     /// Starts a task of `owner` and returns its id, `<kind>-<n>`.
@@ -118,7 +127,8 @@ impl TaskRegistry {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        self.shared.start(Some(owner), spec, starter)
+        self.starting(Some(owner))?
+            .start(Some(owner), spec, starter)
     }
 
     /// Starts a task of `owner` whose work cannot fail to start: `work` is called with the task's
@@ -143,7 +153,7 @@ impl TaskRegistry {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        self.shared.spawn(Some(owner), spec, work)
+        self.starting(Some(owner))?.spawn(Some(owner), spec, work)
     }
 
     /// Starts a task of `owner` that runs `producer`. See [`Producer`].
@@ -161,10 +171,11 @@ impl TaskRegistry {
         mut producer: P,
     ) -> Result<TaskId, StartError> {
         let spec = producer.spec();
-        self.shared.start(Some(owner), spec, |context| {
-            producer.begin(&context)?;
-            Ok(producer.run(context))
-        })
+        self.starting(Some(owner))?
+            .start(Some(owner), spec, |context| {
+                producer.begin(&context)?;
+                Ok(producer.run(context))
+            })
     }
 
     /// Starts a task without an owner: everybody has access to it, and it ends with the registry.
@@ -181,10 +192,10 @@ impl TaskRegistry {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        if !self.shared.config.allow_unowned {
+        if !self.shards.config().allow_unowned {
             return Err(StartError::UnownedNotAllowed);
         }
-        self.shared.start(None, spec, starter)
+        self.starting(None)?.start(None, spec, starter)
     }
 
     /// What a task of `caller` looks like now. Changes nothing.
@@ -193,7 +204,7 @@ impl TaskRegistry {
     ///
     /// [`AccessError::Unknown`], also for a task of somebody else; [`AccessError::Expired`].
     pub fn get(&self, caller: ScopeId, id: &TaskId) -> Result<TaskSnapshot, AccessError> {
-        let table = self.shared.table();
+        let table = self.shard(caller).table();
         let key = table.find(caller, id)?;
         let unknown = || AccessError::Unknown { id: id.clone() };
         table.snapshot(key).ok_or_else(unknown)
@@ -204,14 +215,14 @@ impl TaskRegistry {
     /// many others there are.
     #[must_use]
     pub fn list(&self, caller: ScopeId) -> Vec<TaskSnapshot> {
-        let table = self.shared.table();
+        let table = self.shard(caller).table();
         let mut keys = Vec::new();
         for owner in [Some(caller), None] {
             if let Some(owner) = table.owner_of(owner) {
                 keys.extend(table.keys_of(owner));
             }
         }
-        if self.shared.config.allow_unowned {
+        if self.shards.config().allow_unowned {
             keys.sort_by_key(|key| table.records.get(*key).map(|record| record.sequence));
         }
         keys.into_iter()
@@ -222,7 +233,7 @@ impl TaskRegistry {
     /// How many tasks of `caller` run or stop now. Does not look at them one by one.
     #[must_use]
     pub fn live_count(&self, caller: ScopeId) -> usize {
-        let table = self.shared.table();
+        let table = self.shard(caller).table();
         let owner = table
             .owner_of(Some(caller))
             .and_then(|key| table.owners.get(key));
@@ -246,9 +257,10 @@ impl TaskRegistry {
         by: StoppedBy,
         reason: Option<String>,
     ) -> Result<KillOutcome, AccessError> {
-        let key = self.shared.table().find(caller, id)?;
+        let shard = self.shard(caller);
+        let key = shard.table().find(caller, id)?;
         let reason = reason.as_deref().and_then(detail_line);
-        Ok(match self.shared.stop(key, by, reason) {
+        Ok(match shard.stop(key, by, reason) {
             StopEffect::Cancel => KillOutcome::Requested,
             StopEffect::AlreadyStopping => KillOutcome::AlreadyStopping,
             StopEffect::AlreadyFinished => KillOutcome::AlreadyFinished,
@@ -275,7 +287,7 @@ impl TaskRegistry {
         id: &TaskId,
         timeout: Duration,
     ) -> Result<Waited, AccessError> {
-        self.shared.wait(caller, id, timeout).await
+        self.shard(caller).wait(caller, id, timeout).await
     }
 
     /// As [`wait`](Self::wait), until at least one of the tasks has ended. One result an id, in
@@ -295,7 +307,9 @@ impl TaskRegistry {
         ids: &[TaskId],
         timeout: Duration,
     ) -> Result<Vec<Waited>, AccessError> {
-        self.shared.wait_many(caller, ids, Need::Any, timeout).await
+        self.shard(caller)
+            .wait_many(caller, ids, Need::Any, timeout)
+            .await
     }
 
     /// As [`wait_any`](Self::wait_any), until all of the tasks have ended. Without ids: at once.
@@ -313,7 +327,9 @@ impl TaskRegistry {
         ids: &[TaskId],
         timeout: Duration,
     ) -> Result<Vec<Waited>, AccessError> {
-        self.shared.wait_many(caller, ids, Need::All, timeout).await
+        self.shard(caller)
+            .wait_many(caller, ids, Need::All, timeout)
+            .await
     }
 
     /// Looks at the output that was not read yet. Nothing counts as read until the
@@ -323,7 +339,7 @@ impl TaskRegistry {
     ///
     /// As [`get`](Self::get).
     pub fn read(&self, caller: ScopeId, id: &TaskId) -> Result<Reading, AccessError> {
-        self.shared.read(caller, id, false)
+        self.shard(caller).read(caller, id, false)
     }
 
     /// As [`read`](Self::read), for somebody whose text is shown beside those of others, so that it
@@ -335,7 +351,7 @@ impl TaskRegistry {
     ///
     /// As [`get`](Self::get).
     pub fn read_alone(&self, caller: ScopeId, id: &TaskId) -> Result<Reading, AccessError> {
-        self.shared.read(caller, id, true)
+        self.shard(caller).read(caller, id, true)
     }
 
     /// The output from an absolute offset on, for somebody who looks on: unlike
@@ -350,23 +366,23 @@ impl TaskRegistry {
         id: &TaskId,
         offset: u64,
     ) -> Result<OutputSlice, AccessError> {
-        self.shared.read_at(caller, id, offset)
+        self.shard(caller).read_at(caller, id, offset)
     }
 
     /// Registers an observer, which is told of every change from now on until the handle is dropped.
     pub fn observe(&self, observer: Arc<dyn TaskObserver>) -> ObserverHandle {
-        self.shared.observe(observer)
+        self.shards.observe(observer)
     }
 
     /// Says that somebody can look after every task, until the [`Controller`] is dropped.
     pub fn attach_controller(&self) -> Controller {
-        self.shared.attach_controller(None)
+        self.shards.attach_controller(None)
     }
 
     /// Says that somebody can look after the tasks of `scope` and of the scopes within it, until the
     /// [`Controller`] is dropped.
     pub fn attach_controller_within(&self, scope: &Scope) -> Controller {
-        self.shared.attach_controller(Some(scope.id()))
+        self.shards.attach_controller(Some(scope.id()))
     }
 
     /// Says when something changes among the tasks that `owner` has access to, without saying what.
@@ -374,13 +390,13 @@ impl TaskRegistry {
     /// For a screen that shows tasks; an [observer](Self::observe) gets every change, in order.
     #[must_use]
     pub fn changes(&self, owner: ScopeId) -> Changes {
-        self.shared.changes(owner)
+        self.shard(owner).changes(owner)
     }
 
     /// Makes sure that the ids of `kind` up to `n` are never issued: an earlier process has used them.
     pub fn reserve_through(&self, kind: &str, n: u64) {
         if let Some(kind) = TaskKind::new(kind) {
-            self.shared.table().kinds.reserve_through(kind, n);
+            self.shards.reserve_through(kind, n);
         }
     }
 
@@ -399,7 +415,7 @@ impl TaskRegistry {
         generation: u64,
         outcome: TaskOutcome,
     ) -> Result<(), StartError> {
-        self.shared
+        self.shards
             .restore(owner, id, label.as_ref(), generation, outcome)
     }
 
@@ -413,8 +429,11 @@ impl TaskRegistry {
     ///
     /// When called outside a Tokio runtime.
     pub fn shutdown(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.shared.table().closing = true;
-        let end = tokio::spawn(Arc::clone(&self.shared).shut_down());
+        for shard in self.shards.all() {
+            shard.table().closing = true;
+        }
+        let all = self.shards.all().iter().cloned().map(Shard::shut_down);
+        let end = tokio::spawn(join_all(all.collect::<Vec<_>>()));
         async move {
             // It fails only when the runtime goes, which ends every task by itself.
             let _ = end.await;
@@ -422,7 +441,7 @@ impl TaskRegistry {
     }
 }
 
-impl Shared {
+impl Shard {
     pub(crate) fn stop(
         self: &Arc<Self>,
         key: crate::slab::Key,

@@ -17,7 +17,7 @@ use crate::lifecycle::Lifecycle;
 use crate::owner::Owner;
 use crate::progress::Report;
 use crate::record::{Ended, FinalOutput, Links, Live, OpenReadings, Output, Record, Stage};
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::spec::{CheckedSpec, TaskSpec, detail_line, label_line};
 use crate::status::{StoppedBy, TaskOutcome};
@@ -33,7 +33,7 @@ use crate::table::{After, Table};
 
 /// A place among an owner's live tasks, given back by the drop.
 struct Reservation<'a> {
-    shared: &'a Arc<Shared>,
+    shard: &'a Arc<Shard>,
     key: Key,
     registered: bool,
 }
@@ -45,7 +45,7 @@ impl Drop for Reservation<'_> {
         }
         let mut after = After::default();
         let record = {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             let mut record = table.records.remove(self.key);
             if let Some(record) = &mut record {
                 let hold = record.hold.take();
@@ -60,7 +60,7 @@ impl Drop for Reservation<'_> {
                 live.cancels.wake_all();
             }
         }
-        self.shared.perform(after);
+        self.shard.perform(after);
     }
 }
 
@@ -77,17 +77,17 @@ impl Table {
     }
 
     /// The entry of an owner, made at its first task.
-    fn enrol(&mut self, shared: &Arc<Shared>, scope: Option<&Scope>) -> Result<Key, StartError> {
+    fn enrol(&mut self, shard: &Arc<Shard>, scope: Option<&Scope>) -> Result<Key, StartError> {
         let id = scope.map(Scope::id);
         if let Some(key) = self.owner_of(id) {
             return Ok(key);
         }
         let key = self.owners.insert(Owner::default());
         if let Some(scope) = scope {
-            let weak = Arc::downgrade(shared);
+            let weak = Arc::downgrade(shard);
             let cleanup = scope.on_close("stop background tasks", async move || {
-                if let Some(shared) = weak.upgrade() {
-                    shared.close_owner(key, StoppedBy::Owner).await;
+                if let Some(shard) = weak.upgrade() {
+                    shard.close_owner(key, StoppedBy::Owner).await;
                 }
                 Ok(())
             });
@@ -103,12 +103,12 @@ impl Table {
         Ok(key)
     }
 
-    fn admit(&mut self, shared: &Arc<Shared>, scope: Option<&Scope>) -> Result<Key, StartError> {
+    fn admit(&mut self, shard: &Arc<Shard>, scope: Option<&Scope>) -> Result<Key, StartError> {
         if self.closing {
             return Err(StartError::RegistryClosing);
         }
-        let key = self.enrol(shared, scope)?;
-        let limit = shared.config.max_live_per_owner;
+        let key = self.enrol(shard, scope)?;
+        let limit = shard.config.max_live_per_owner;
         match self.owners.get_mut(key) {
             Some(owner) if owner.closing.is_none() => {
                 if owner.live + owner.reserved >= limit {
@@ -134,13 +134,13 @@ impl Table {
     /// Admits a task and puts its record, unregistered, in its place.
     fn reserve(
         &mut self,
-        shared: &Arc<Shared>,
+        shard: &Arc<Shard>,
         scope: Option<&Scope>,
         spec: CheckedSpec,
         started_at: Timestamp,
     ) -> Result<Key, StartError> {
         let started = Instant::now();
-        let owner_key = self.admit(shared, scope)?;
+        let owner_key = self.admit(shard, scope)?;
         let kind = self.kinds.intern(spec.kind);
         if self.kinds.is_exhausted(kind) {
             return Err(StartError::IdsExhausted);
@@ -216,7 +216,7 @@ impl Table {
 
 impl Reservation<'_> {
     fn register(mut self, runtime: &Handle, after: &mut After) -> Result<TaskId, StartError> {
-        let mut table = self.shared.table();
+        let mut table = self.shard.table();
         let registered = table.register(self.key, runtime, after);
         drop(table);
         self.registered = registered.is_ok();
@@ -224,7 +224,7 @@ impl Reservation<'_> {
     }
 }
 
-impl Shared {
+impl Shard {
     pub(crate) fn start<F>(
         self: &Arc<Self>,
         scope: Option<&Scope>,
@@ -234,7 +234,6 @@ impl Shared {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        self.check_controller(scope)?;
         let checked = spec.check(self.config.output_window)?;
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let prepared = self.prepare(scope, checked, &runtime, starter)?;
@@ -253,12 +252,12 @@ impl Shared {
         let started_at = self.config.clock.now();
         let key = self.table().reserve(self, scope, spec, started_at)?;
         let reservation = Reservation {
-            shared: self,
+            shard: self,
             key,
             registered: false,
         };
         let context = TaskContext {
-            shared: Arc::clone(self),
+            shard: Arc::clone(self),
             key,
             output,
         };
@@ -302,7 +301,6 @@ impl Shared {
     where
         F: Future<Output = TaskOutcome> + Send + 'static,
     {
-        self.check_controller(scope)?;
         let spec = spec.check(self.config.output_window)?;
         let runtime = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let (deadline, aborts) = (spec.deadline, self.aborts());
@@ -317,7 +315,7 @@ impl Shared {
         };
         let job = Job::new(Arc::clone(self), key);
         let context = TaskContext {
-            shared: Arc::clone(self),
+            shard: Arc::clone(self),
             key,
             output,
         };
@@ -355,7 +353,7 @@ impl Shared {
         id
     }
 
-    /// Registers a task that ended in an earlier process. See `TaskRegistry::restore`.
+    /// Registers a task that ended in an earlier process, if its id is not in use in this shard.
     pub(crate) fn restore(
         self: &Arc<Self>,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! The table of a registry: everything under its one lock.
+//! The table of a shard: everything under its one lock.
 //!
 //! Functions here change data and collect what must happen after the lock was released ([`After`]).
 //! None calls code of a producer, an observer, a waker or a clock.
@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::changes::{Watched, Watches};
-use crate::controller::Controllers;
 use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::index::CounterMap;
@@ -21,7 +20,7 @@ use crate::kinds::Kinds;
 use crate::observe::{Observers, TaskChange};
 use crate::owner::Owner;
 use crate::record::{Ended, FinalOutput, OpenReadings, Output, Record, Stage};
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::{Key, Slab};
 use crate::snapshot::TaskSnapshot;
 use crate::spec::detail_line;
@@ -45,13 +44,11 @@ pub(crate) struct Table {
     /// `None` is the owner of the unowned tasks.
     pub(crate) owner_keys: CounterMap<Option<ScopeId>, Key>,
     pub(crate) observers: Option<Observers>,
-    pub(crate) next_observer: u64,
     pub(crate) watches: Watches,
-    pub(crate) controllers: Controllers,
     pub(crate) sequence: u64,
     pub(crate) retain: usize,
     pub(crate) closing: bool,
-    /// Holds that were ever taken out of records. With `Shared::released` it says whether one is
+    /// Holds that were ever taken out of records. With `Shard::released` it says whether one is
     /// still on its way.
     pub(crate) taken: u64,
     /// Closings that wait for nothing but holds on their way.
@@ -61,7 +58,7 @@ pub(crate) struct Table {
 }
 
 /// What must happen after the lock was released.
-#[must_use = "call `Shared::perform` after the lock was released"]
+#[must_use = "call `Shard::perform` after the lock was released"]
 #[derive(Default)]
 pub(crate) struct After {
     pub(crate) waiters: WakerSet,
@@ -88,7 +85,7 @@ impl After {
     }
 
     /// Everything but the announcements, which are returned.
-    pub(crate) fn wake(self, shared: &Shared) -> Vec<Key> {
+    pub(crate) fn wake(self, shard: &Shard) -> Vec<Key> {
         self.waiters.wake_all();
         self.cancels.wake_all();
         drop(self.driver);
@@ -101,7 +98,7 @@ impl After {
         if released > 0 {
             drop(self.hold);
             drop(self.more_holds);
-            shared.note_released(released);
+            shard.note_released(released);
         }
         if let Some(gate) = self.notify {
             gate.notify_waiters();

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::error::AccessError;
 use crate::id::TaskId;
 use crate::lifecycle::Arrival;
-use crate::shared::Shared;
+use crate::shard::Shard;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
 use crate::table::After;
@@ -28,15 +28,15 @@ use crate::waker_set::WakerKey;
 
 /// The right, and the duty, to show the end of a task. Dropped uncommitted, it is given back.
 pub(crate) struct Claim {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     key: Key,
     open: bool,
 }
 
 impl Claim {
-    pub(crate) fn new(shared: Arc<Shared>, key: Key) -> Self {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
-            shared,
+            shard,
             key,
             open: true,
         }
@@ -47,20 +47,20 @@ impl Claim {
         self.open = false;
         let mut after = After::default();
         {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             if let Some(record) = table.records.get_mut(self.key) {
                 record.life.commit_claim();
             }
             table.follow_up(self.key, &mut after);
         }
-        self.shared.perform(after);
+        self.shard.perform(after);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.open {
-            self.shared.leave(self.key, None);
+            self.shard.leave(self.key, None);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Waited {
 
 /// One wait for one task.
 struct Waiter<'a> {
-    shared: &'a Arc<Shared>,
+    shard: &'a Arc<Shard>,
     at: Option<(Key, WakerKey)>,
     /// It arrived in this very poll: its waker is the right one, and any end since will wake it.
     fresh: bool,
@@ -118,15 +118,15 @@ struct Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some((key, place)) = self.at.take() {
-            self.shared.leave(key, Some(place));
+            self.shard.leave(key, Some(place));
         }
     }
 }
 
 impl<'a> Waiter<'a> {
-    fn new(shared: &'a Arc<Shared>) -> Self {
+    fn new(shard: &'a Arc<Shard>) -> Self {
         Self {
-            shared,
+            shard,
             at: None,
             fresh: false,
         }
@@ -135,7 +135,7 @@ impl<'a> Waiter<'a> {
     fn claimed(&self, key: Key, snapshot: TaskSnapshot) -> Waited {
         Waited {
             snapshot,
-            claim: Some(Claim::new(Arc::clone(self.shared), key)),
+            claim: Some(Claim::new(Arc::clone(self.shard), key)),
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Waiter<'a> {
         timeout: Duration,
         cx: &Context<'_>,
     ) -> Result<Option<Waited>, AccessError> {
-        let mut table = self.shared.table();
+        let mut table = self.shard.table();
         let key = table.find(caller, id)?;
         if timeout.is_zero() {
             return Err(AccessError::InvalidTimeout);
@@ -176,7 +176,7 @@ impl<'a> Waiter<'a> {
         if std::mem::take(&mut self.fresh) {
             return Poll::Pending;
         }
-        let mut table = self.shared.table();
+        let mut table = self.shard.table();
         let Some(record) = table.records.get_mut(key) else {
             return Poll::Pending;
         };
@@ -199,7 +199,7 @@ impl<'a> Waiter<'a> {
     fn finish(&mut self) -> Option<Waited> {
         let (key, place) = self.at?;
         let (snapshot, live, waker) = {
-            let mut table = self.shared.table();
+            let mut table = self.shard.table();
             let record = table.records.get_mut(key)?;
             let waker = record.live_mut().map(|live| live.waiters.remove(place));
             let live = waker.is_some();
@@ -246,7 +246,7 @@ async fn within(timeout: Duration, mut done: impl FnMut(&mut Context<'_>) -> Pol
     .await
 }
 
-impl Shared {
+impl Shard {
     /// A waiter, or a claim, goes without having shown anything.
     fn leave(&self, key: Key, place: Option<WakerKey>) {
         let mut after = After::default();

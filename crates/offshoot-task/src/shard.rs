@@ -1,4 +1,4 @@
-//! What all handles of one registry share: the settings, the locked table, the duties outside it.
+//! One shard of a registry: the settings, the locked table of its owners, the duties outside it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -9,6 +9,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::config::TaskConfig;
+use crate::counters::Counters;
+use crate::kinds::Kinds;
 use crate::slab::Key;
 use crate::status::TaskOutcome;
 use crate::sync::{lock, point};
@@ -17,9 +19,13 @@ use crate::table::{After, Table};
 /// How long an aborted task may take to be dropped before it is settled without.
 pub(crate) const ABORT_BOUND: Duration = Duration::from_secs(1);
 
-// Lock order: `table`, then the lock of a `Scope`. `reaper` is taken alone. No other lock is taken
-// under one of them, and nothing foreign runs under one of them.
-pub(crate) struct Shared {
+// Lock order: `table`, then the lock of a `Scope` or of `Counters`. `reaper` is taken alone. No other
+// lock is taken under one of them, never that of another shard, and nothing foreign runs under one.
+//
+// What one owner's tasks touch all the time is in here, the count of its handles included, so that
+// other shards' tasks do not have it in their cache lines.
+#[repr(align(128))]
+pub(crate) struct Shard {
     pub(crate) config: TaskConfig,
     table: Mutex<Table>,
     /// Holds that were taken out of records and are released by now.
@@ -38,10 +44,11 @@ struct Reaper {
     runs: bool,
 }
 
-impl Shared {
-    pub(crate) fn new(config: TaskConfig) -> Self {
+impl Shard {
+    pub(crate) fn new(config: TaskConfig, counters: Arc<Counters>) -> Self {
         let table = Table {
             retain: config.retain_finished,
+            kinds: Kinds::new(counters),
             ..Table::default()
         };
         Self {
@@ -176,7 +183,7 @@ impl Shared {
         if !std::mem::replace(&mut reaper.runs, true) {
             drop(reaper);
             let running = Running {
-                shared: Arc::clone(self),
+                shard: Arc::clone(self),
                 ended: false,
             };
             runtime.spawn(async move { running.reap().await });
@@ -213,7 +220,7 @@ impl Shared {
 }
 
 /// A closing that is under way.
-pub(crate) struct Closing(Arc<Shared>);
+pub(crate) struct Closing(Arc<Shard>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -229,25 +236,25 @@ enum Due {
 
 /// The one task that reaps. When its runtime goes, the next kill starts another one.
 struct Running {
-    shared: Arc<Shared>,
+    shard: Arc<Shard>,
     ended: bool,
 }
 
 impl Running {
     async fn reap(mut self) {
         loop {
-            match self.shared.next_due() {
+            match self.shard.next_due() {
                 Due::Nothing => {
                     self.ended = true;
                     return;
                 }
                 Due::At(at) => tokio::time::sleep_until(at).await,
                 Due::Now(key) => {
-                    self.shared.abort(key);
-                    let shared = Arc::clone(&self.shared);
+                    self.shard.abort(key);
+                    let shard = Arc::clone(&self.shard);
                     tokio::spawn(async move {
                         tokio::time::sleep(ABORT_BOUND).await;
-                        shared.give_up(key);
+                        shard.give_up(key);
                     });
                 }
             }
@@ -258,7 +265,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
-            self.shared.reaper().runs = false;
+            self.shard.reaper().runs = false;
         }
     }
 }
