@@ -1,15 +1,18 @@
 //! What the values of a configuration say about each other.
 
+mod programs;
+mod texts;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use offshoot_subagent::ANSWER_TOOL;
 use offshoot_task::TaskConfig;
 
-use super::children::{BUILT_IN, BackgroundMode, SubagentConfig, ToolFilter};
+use super::children::{BackgroundMode, SubagentConfig, ToolFilter};
 use super::error::ConfigErrorKind;
-use super::programs::ProcessConfig;
 use super::{BUILT_IN_TOOLS, Config};
+pub(crate) use programs::exit_code;
+pub(super) use programs::missing_folder;
 
 /// The longest name that every model's interface takes.
 const MAX_TOOL_NAME: usize = 64;
@@ -48,7 +51,7 @@ pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault>
     waits(config)?;
     graces(config)?;
     models(config)?;
-    let providers = providers(config)?;
+    let providers = programs::providers(config)?;
     let mut tools: BTreeMap<&str, String> = BUILT_IN_TOOLS
         .map(|name| (name, "a built-in tool".to_owned()))
         .into();
@@ -61,7 +64,7 @@ pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault>
             let key = format!("{place}.tool_name");
             return Err(Fault::contradiction(vec![key], what));
         }
-        provider(entry, &providers, &place)?;
+        programs::provider(entry, &providers, &place)?;
         output_schema(entry, &place)?;
     }
     // No filter can name it: it is never inherited.
@@ -116,11 +119,17 @@ fn graces(config: &Config) -> Result<(), Fault> {
 
 /// The names of models mean something, and one name means one model.
 fn models(config: &Config) -> Result<(), Fault> {
+    if let Some(url) = &config.model.base_url {
+        texts::address(url, "model.base_url")?;
+    }
     for (i, entry) in config.subagent.iter().enumerate() {
         let keys = |other: usize| {
             let keys = [i, other].map(|i| format!("subagent[{i}].base_url"));
             keys.to_vec()
         };
+        if let Some(url) = &entry.base_url {
+            texts::address(url, &format!("subagent[{i}].base_url"))?;
+        }
         if entry.base_url.is_some() && entry.model.is_none() {
             let what = "an address without a model: expected `model` too";
             return Err(Fault::contradiction(keys(i), what));
@@ -142,117 +151,6 @@ fn models(config: &Config) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The names of all providers, each with what defines it.
-fn providers(config: &Config) -> Result<BTreeMap<&str, String>, Fault> {
-    let acp = config.acp.iter().enumerate();
-    let acp = acp.map(|(i, e)| (format!("acp[{i}]"), &e.name, &e.command));
-    let process = config.process.iter().enumerate();
-    let process = process.map(|(i, e)| (format!("process[{i}]"), &e.name, &e.command));
-
-    let mut known: BTreeMap<&str, String> = BUILT_IN
-        .map(|name| (name, "a built-in provider".to_owned()))
-        .into();
-    for (place, name, command) in acp.chain(process) {
-        for (key, value) in [("name", name), ("command", command)] {
-            if value.trim().is_empty() {
-                return Err(Fault::at(
-                    format!("{place}.{key}"),
-                    "expected a text that is not empty",
-                ));
-            }
-        }
-        if let Some(first) = known.insert(name, place.clone()) {
-            let what = format!("two providers of one name, `{name}` is {first}");
-            return Err(Fault::contradiction(vec![format!("{place}.name")], what));
-        }
-    }
-    for (i, entry) in config.process.iter().enumerate() {
-        program(entry, &format!("process[{i}]"))?;
-    }
-    for (i, entry) in config.acp.iter().enumerate() {
-        variables(&entry.env, &format!("acp[{i}]"))?;
-        allowed(&entry.env_allow, &format!("acp[{i}]"))?;
-        folder(entry.cwd.as_deref(), &format!("acp[{i}]"))?;
-    }
-    Ok(known)
-}
-
-fn program(entry: &ProcessConfig, place: &str) -> Result<(), Fault> {
-    variables(&entry.env, place)?;
-    allowed(&entry.env_allow, place)?;
-    folder(entry.cwd.as_deref(), place)?;
-    let paths = [
-        ("answer", &entry.answer),
-        ("input_tokens", &entry.input_tokens),
-        ("output_tokens", &entry.output_tokens),
-    ];
-    for (key, path) in paths {
-        let fields = path.iter().flat_map(|path| path.split('.'));
-        if fields.map(str::trim).any(str::is_empty) {
-            let what = "expected names of fields with dots between";
-            return Err(Fault::at(format!("{place}.{key}"), what));
-        }
-    }
-    match entry
-        .exit_codes
-        .keys()
-        .find(|code| exit_code(code).is_none())
-    {
-        None => Ok(()),
-        Some(code) => {
-            let what = format!("expected an exit code from 0 to 255, not `{code}`");
-            Err(Fault::at(format!("{place}.exit_codes"), what))
-        }
-    }
-}
-
-/// An exit code as a key.
-pub(crate) fn exit_code(key: &str) -> Option<i32> {
-    key.parse::<u8>().ok().map(i32::from)
-}
-
-fn variables(env: &BTreeMap<String, String>, place: &str) -> Result<(), Fault> {
-    let bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
-    match env.keys().find(bad) {
-        None => Ok(()),
-        Some(name) => {
-            let what = format!(
-                "expected the name of a variable, not `{}`",
-                name.escape_debug()
-            );
-            Err(Fault::at(format!("{place}.env"), what))
-        }
-    }
-}
-
-/// Names of variables, or beginnings of names. `*` alone would name nothing.
-fn allowed(names: &[String], place: &str) -> Result<(), Fault> {
-    let bad = |pattern: &&String| {
-        let name = pattern.strip_suffix('*').unwrap_or(pattern);
-        name.is_empty() || name.contains(['=', '\0', '*']) || name.contains(char::is_whitespace)
-    };
-    match names.iter().find(bad) {
-        None => Ok(()),
-        Some(name) => {
-            let what = format!(
-                "expected the name of a variable, or the beginning of one and `*`, not `{}`",
-                name.escape_debug()
-            );
-            Err(Fault::at(format!("{place}.env_allow"), what))
-        }
-    }
-}
-
-fn folder(cwd: Option<&Path>, place: &str) -> Result<(), Fault> {
-    match cwd {
-        Some(path) if path.as_os_str().is_empty() => {
-            let what = "expected a folder, not an empty text";
-            Err(Fault::at(format!("{place}.cwd"), what))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn tool_name(name: &str, place: &str) -> Result<(), Fault> {
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.chars().all(usual) {
@@ -260,64 +158,6 @@ fn tool_name(name: &str, place: &str) -> Result<(), Fault> {
     }
     let what = format!("expected 1 to {MAX_TOOL_NAME} letters, digits, `_` and `-`, not `{name}`");
     Err(Fault::at(format!("{place}.tool_name"), what))
-}
-
-fn provider(
-    entry: &SubagentConfig,
-    known: &BTreeMap<&str, String>,
-    place: &str,
-) -> Result<(), Fault> {
-    let name = entry.provider.as_str();
-    if BUILT_IN.contains(&name) {
-        return Ok(());
-    }
-    if known.contains_key(name) {
-        return external(entry, place);
-    }
-    Err(Fault {
-        kind: ConfigErrorKind::UnknownProvider,
-        keys: vec![format!("{place}.provider")],
-        what: format!(
-            "unknown provider `{name}`, expected `spawn`, `fork` or the name of an acp or process entry"
-        ),
-    })
-}
-
-/// What only an agent of this program can be.
-fn external(entry: &SubagentConfig, place: &str) -> Result<(), Fault> {
-    let name = &entry.provider;
-    let fault = |key: &str, what: String| {
-        let keys = vec![format!("{place}.{key}"), format!("{place}.provider")];
-        Err(Fault::contradiction(keys, what))
-    };
-    let continues =
-        entry.enable_run_in_background && entry.background_mode == BackgroundMode::Continuable;
-    if continues {
-        let what = format!(
-            "`{name}` is another program, whose runs end with their turn: expected background_mode = \"one-shot\""
-        );
-        return fault("background_mode", what);
-    }
-    if entry.model.is_some() {
-        let what = format!("`{name}` is another program with a model of its own");
-        return fault("model", what);
-    }
-    if entry.persona.is_some() {
-        return fault(
-            "persona",
-            format!("`{name}` is another program and takes no persona"),
-        );
-    }
-    if entry.tool_filter.is_some() {
-        let what =
-            format!("`{name}` is another program with tools of its own, which cannot be filtered");
-        return fault("tool_filter", what);
-    }
-    if entry.output_schema.is_some() {
-        let what = format!("`{name}` is another program and takes no output_schema");
-        return fault("output_schema", what);
-    }
-    Ok(())
 }
 
 /// A structured answer is that of a run that ends with its turn.

@@ -25,6 +25,8 @@ pub enum ConfigErrorKind {
     UnknownTool,
     /// A provider that is used and that this build does not have.
     UnavailableProvider,
+    /// The folder of a program that is used is not there, or is none.
+    Folder,
 }
 
 /// A configuration that was not taken. It displays as one line: source, key, what was expected.
@@ -81,6 +83,7 @@ impl ConfigError {
             ConfigErrorKind::UnknownProvider => "CONFIG_UNKNOWN_PROVIDER",
             ConfigErrorKind::UnknownTool => "CONFIG_UNKNOWN_TOOL",
             ConfigErrorKind::UnavailableProvider => "CONFIG_UNAVAILABLE_PROVIDER",
+            ConfigErrorKind::Folder => "CONFIG_FOLDER",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sources over defaults: merged as JSON, read once, checked, and every fault traced to its source.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -43,6 +43,7 @@ const TOML_NAMES: [(&str, &str); 5] = [
 pub struct ConfigLayers {
     sources: Vec<Source>,
     own_tools: Vec<String>,
+    folder: Option<PathBuf>,
 }
 
 impl ConfigLayers {
@@ -55,6 +56,13 @@ impl ConfigLayers {
     /// name it.
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.own_tools.push(name.into());
+        self
+    }
+
+    /// Says where a run's commands will run, so that [`build_available`](Self::build_available) can look
+    /// for the relative folders of programs there.
+    pub fn run_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
         self
     }
 
@@ -147,19 +155,22 @@ impl ConfigLayers {
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and when it uses a provider that is not available.
+    /// As [`build`](Self::build), and when it uses a provider that is not available, or one whose `cwd`
+    /// is no folder at this time. A relative `cwd` is looked for when [`run_in`](Self::run_in) says where;
+    /// else its children's starts are what fails.
     pub fn build_available(&self) -> Result<Config, ConfigError> {
         let config = self.build()?;
-        match config.unavailable_providers().into_iter().next() {
+        if let Some(missing) = config.unavailable_providers().into_iter().next() {
+            let what = format!(
+                "provider \"{}\" is not available in this build",
+                missing.provider
+            );
+            let kind = ConfigErrorKind::UnavailableProvider;
+            return Err(self.error(kind, &[missing.key], &what));
+        }
+        match check::missing_folder(&config, self.folder.as_deref()) {
             None => Ok(config),
-            Some(missing) => {
-                let what = format!(
-                    "provider \"{}\" is not available in this build",
-                    missing.provider
-                );
-                let kind = ConfigErrorKind::UnavailableProvider;
-                Err(self.error(kind, &[missing.key], &what))
-            }
+            Some((key, what)) => Err(self.error(ConfigErrorKind::Folder, &[key], &what)),
         }
     }
 

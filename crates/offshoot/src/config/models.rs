@@ -16,7 +16,10 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// The most tokens that an answer may have; the provider's own bound when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "number::maybe_tokens"
+    )]
     pub max_output_tokens: Option<std::num::NonZeroU32>,
     /// How long a request may take in all, with its retries.
     #[serde(deserialize_with = "number::positive")]

@@ -1,6 +1,7 @@
 //! Whole numbers with a least value, and errors that say so in the words of a configuration.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use offshoot_tools::TaskOutputSettings;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
@@ -26,6 +27,14 @@ pub(super) fn maybe_positive<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     json: D,
 ) -> Result<Option<T>, D::Error> {
     positive(json).map(Some)
+}
+
+/// A number of tokens, for a key that may be absent.
+pub(super) fn maybe_tokens<'de, D: Deserializer<'de>>(
+    json: D,
+) -> Result<Option<NonZeroU32>, D::Error> {
+    let number: u32 = positive(json)?;
+    Ok(NonZeroU32::new(number))
 }
 
 fn narrow<T: TryFrom<u64>, E: Error>(number: u64) -> Result<T, E> {

@@ -12,9 +12,26 @@ pub(super) fn toml_text(origin: &str, text: &str) -> Result<Value, ConfigError> 
             let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
             let line = before.matches('\n').count() + 1;
             let column = before[line_start..].chars().count() + 1;
-            format!("line {line}, column {column}")
+            // What stands before the fault on its line is mostly the key of a value.
+            let key = before[line_start..]
+                .split_once('=')
+                .map(|(key, _)| key.trim());
+            let key = key.filter(|key| !key.is_empty());
+            let key = key.map_or(String::new(), |key| format!(", key {key}"));
+            format!("line {line}, column {column}{key}")
         });
-        ConfigError::new(ConfigErrorKind::Syntax, origin, place, error.message())
+        let what = match error.message() {
+            // What stands there is no value, and is not known to be meant as one of these.
+            "string values must be quoted, expected literal string"
+            | "invalid boolean, expected `true`"
+            | "invalid boolean, expected `false`"
+            | "invalid float, expected `nan`"
+            | "invalid float, expected `inf`" => {
+                "expected a value: \"text\", a number, true, false, an array or a table"
+            }
+            other => other,
+        };
+        ConfigError::new(ConfigErrorKind::Syntax, origin, place, what)
     })?;
     json(toml::Value::Table(table)).ok_or_else(|| {
         let what = "expected finite numbers";

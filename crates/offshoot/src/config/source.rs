@@ -73,12 +73,17 @@ impl Source {
                         ),
                         Value::Array(items) => {
                             let index = segment.parse::<usize>().ok();
-                            index.and_then(|index| items.get_mut(index))
+                            let index = index.filter(|index| *index < items.len());
+                            let index = index.ok_or_else(|| {
+                                let what = no_entry(&path[..i], &path[i..], items.len());
+                                error(&path[..=i].join("."), &what)
+                            })?;
+                            items.get_mut(index)
                         }
                         _ => None,
                     };
-                    let key = path[..=i].join(".");
-                    at = found.ok_or_else(|| error(&key, "there is no such key"))?;
+                    let what = "there is no such key, what is above it is no table";
+                    at = found.ok_or_else(|| error(&path[..=i].join("."), what))?;
                 }
                 // A place that this override makes is an empty table until its value comes.
                 if at.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -104,6 +109,30 @@ impl Source {
                 let (depth, hides) = resolve(value, &path[common..]);
                 (common + depth, hides)
             }
+        }
+    }
+}
+
+/// What an override that names an entry which is not there is told.
+fn no_entry(array: &[String], rest: &[String], entries: usize) -> String {
+    let array = array.join(".");
+    let below = match rest {
+        [number, below @ ..] if number.parse::<usize>().is_ok() => below.join("."),
+        keys => keys.join("."),
+    };
+    let below = match below.is_empty() {
+        true => "KEY".to_owned(),
+        false => below,
+    };
+    let whole = format!("the whole array as {array}=[{{ {below} = VALUE }}]");
+    match entries {
+        0 => format!("`{array}` has no entries; expected {whole}"),
+        1 => format!("`{array}` has one entry, number 0; expected {array}.0.{below}, or {whole}"),
+        _ => {
+            let last = entries - 1;
+            format!(
+                "`{array}` has {entries} entries, numbers 0 to {last}; expected one of them, or {whole}"
+            )
         }
     }
 }

@@ -305,6 +305,37 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\nenv_allow = [\"OK\", \"OK_*\", \" A\"]",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\nfiles = \"all\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\nstart_timeout_ms = 0",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nexit_codes = { \"+5\" = \"error\" }",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nexit_codes = { 5 = \"refusal\", 05 = \"error\" }",
+        "[[process]]\nname = \"a\\nb\"\ncommand = \"a\"",
+        "[[process]]\nname = \"a \"\ncommand = \"a\"",
+        "[[acp]]\nname = \"a\\u0007b\"\ncommand = \"a\"",
+        "[[acp]]\nname = \"a\\u202eb\"\ncommand = \"a\"",
+        "[[acp]]\nname = \"0123456789012345678901234567890123456789012345678901234567890123\"\ncommand = \"a\"",
+        "[[acp]]\nname = \"01234567890123456789012345678901234567890123456789012345678901234\"\ncommand = \"a\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\\u0000b\"",
+        "[[process]]\nname = \"a\"\ncommand = \"a\\u0000b\"",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\nargs = [\"b\", \"\\u0000\"]",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nargs = [\"two\\nlines\", \"b\\u0000\"]",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nenv = { A = \"two\\nlines\", B = \"c\\u0000d\" }",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\nenv = { \"\" = \"c\" }",
+        "[[acp]]\nname = \"a\"\ncommand = \"a\"\nenv = { \"a\\nb\" = \"c\" }",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\nenv_allow = [\"a\\u0007b\"]",
+        "[[process]]\nname = \"a\"\ncommand = \"a\"\ncwd = \"a\\u0000b\"",
+        "[[subagent]]\ntool_name = \"a\\nb\"",
+        "[[subagent]]\nprovider = \"a\\nb\"",
+        "[[process]]\nname = \"cli\"\ncommand = \"a\"\n[[acp]]\nname = \"peer\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"per\"",
+        "[model]\nname = \"openai/a\"\nbase_url = \"http://a\\nb/\"",
+        "[model]\nname = \"openai/a\"\nbase_url = \"\"",
+        "[model]\nmax_output_tokens = 0",
+        "[model]\nmax_output_tokens = -1",
+        "[model]\nmax_output_tokens = \"many\"",
+        "[model]\nmax_output_tokens = 4294967296",
+        "[model]\nmax_output_tokens = 4294967295",
+        "[tasks]\nmax_live_per_owner =\n",
+        "[tasks]\nmax_live_per_owner = ten",
+        "[notices]\ndelivery = quiet",
+        "[tools.bash]\nenabled = no",
         "[[process]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"continuable\"",
         "[[acp]]\nname = \"a\"\ncommand = \"a\"\n[[subagent]]\nprovider = \"a\"\nbackground_mode = \"one-shot\"\npersona = \"x\"",
@@ -411,6 +442,18 @@ fn each_fault_names_the_source_that_made_it() {
             shown(set("subagent.1.provider=fork").and_then(|l| l.build())),
         ),
         (
+            "--set, far beyond the entries",
+            shown(set("subagent.5.provider=fork").and_then(|l| l.build())),
+        ),
+        (
+            "--set, an entry without its number",
+            shown(set("subagent.provider=fork").and_then(|l| l.build())),
+        ),
+        (
+            "--set, an array without entries",
+            shown(set("process.0.command=cat").and_then(|l| l.build())),
+        ),
+        (
             "--set, in an array",
             shown(set("subagent.0.provider=fork2").and_then(|l| l.build())),
         ),
@@ -471,4 +514,75 @@ fn a_filter_may_name_a_tool_that_the_program_adds() {
     let error = layers.build().expect_err("an unknown tool");
     assert_eq!(error.code(), "CONFIG_UNKNOWN_TOOL");
     assert!(layers.tool("render").build().is_ok());
+}
+
+#[test]
+fn an_overlong_argument_is_refused_where_it_stands() {
+    let entry = |argument: &str| {
+        let entry = json!([{ "name": "a", "command": "a", "args": ["b", argument] }]);
+        ConfigLayers::new()
+            .json("f.json", json!({ "process": entry }))
+            .build()
+    };
+    assert!(entry(&"x".repeat(131_071)).is_ok());
+    let error = entry(&"x".repeat(131_072)).expect_err("too long");
+    assert_eq!(
+        (error.code(), error.key()),
+        ("CONFIG_VALUE", "process[0].args[1]")
+    );
+    assert!(
+        error.to_string().contains("at most 131071 bytes"),
+        "{error}"
+    );
+}
+
+/// Layers with a process entry that runs in `cwd`, for a run in `folder`.
+fn in_folder(cwd: &str, folder: Option<&std::path::Path>) -> ConfigLayers {
+    let process = json!([{ "name": "p", "command": "cat", "cwd": cwd }]);
+    let subagent = json!([{ "provider": "p", "background_mode": "one-shot" }]);
+    let layers = ConfigLayers::new().json(
+        "f.json",
+        json!({ "process": process, "subagent": subagent }),
+    );
+    match folder {
+        Some(folder) => layers.run_in(folder),
+        None => layers,
+    }
+}
+
+#[cfg(feature = "process")]
+#[test]
+fn a_folder_that_is_not_there_is_refused_for_a_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "").expect("a file");
+    std::fs::create_dir(folder.path().join("sub")).expect("a folder");
+    let here = Some(folder.path());
+    assert!(in_folder("sub", here).build_available().is_ok());
+    for (cwd, why) in [
+        ("gone", "No such file or directory"),
+        ("file", "is no folder"),
+    ] {
+        let error = in_folder(cwd, here).build_available().expect_err(cwd);
+        assert_eq!(
+            (error.code(), error.key()),
+            ("CONFIG_FOLDER", "process[0].cwd")
+        );
+        let line = error.to_string();
+        assert!(
+            line.contains(why) && line.contains("expected a folder"),
+            "{line}"
+        );
+        // Nothing is run: the folder is not looked for.
+        assert!(in_folder(cwd, here).build().is_ok());
+    }
+    // Where a relative one is, is not known; an absolute one is known everywhere.
+    assert!(in_folder("gone", None).build_available().is_ok());
+    assert!(
+        in_folder("/no/such/folder", None)
+            .build_available()
+            .is_err()
+    );
+    // Nobody uses the entry.
+    let unused = in_folder("gone", here).json("g.json", json!({ "subagent": [{}] }));
+    assert!(unused.build_available().is_ok());
 }
