@@ -87,7 +87,7 @@ fn model(args: &AcpArgs) -> Result<(Config, Answers), Fault> {
         return Err(Fault::usage("--script and --model: expected one of them"));
     }
     let Some(path) = &args.script else {
-        let mut config = setup::config(&args.config, None)?;
+        let mut config = setup::config(&args.config, None, None)?;
         let (model, url) = (args.model.as_deref(), args.base_url.as_deref());
         let model = setup::model(&mut config, model, url)?;
         return Ok((config, Answers::Model(model)));
@@ -104,7 +104,7 @@ fn model(args: &AcpArgs) -> Result<(Config, Answers), Fault> {
             "{path}: inputs: expected none: the client of `offshoot acp` is the host"
         )));
     }
-    let config = setup::config(&args.config, Some((path, &script)))?;
+    let config = setup::config(&args.config, Some((path, &script)), None)?;
     Ok((config, Answers::Script(Box::new(script))))
 }
 

@@ -11,8 +11,15 @@ use offshoot::tools::schema::Variant;
 
 use crate::fault::Fault;
 
-/// The end of each help.
+/// The end of the help of the program, and of what runs a root agent.
 const EXIT_CODES: &str = "Exit codes: 0 done (the root's run completed); 1 not done (error, refusal, token or step limit, aborted, timeout); 2 bad usage, configuration or script";
+
+/// The end of the help of what shows something.
+const SHOWS: &str =
+    "Exit codes: 0 shown; 1 the output could not be written; 2 bad usage or configuration";
+
+/// The end of the help of what serves a client.
+const SERVES: &str = "Exit codes: 0 the client has gone, or a signal ended the server; 1 serving failed; 2 bad usage, configuration or script";
 
 /// Delegation that can be trusted, for any agent program.
 #[derive(Debug, Parser)]
@@ -32,16 +39,16 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Run(RunArgs),
     /// Show the tools that a model sees, with their schemas
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = SHOWS)]
     Tools(ToolsArgs),
     /// Show the tree of stored sessions
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = SHOWS)]
     Sessions(SessionsArgs),
     /// Serve the tools over MCP, on stdio or as streamable HTTP
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = SERVES)]
     Mcp(McpArgs),
     /// Be an ACP agent on stdio, for an editor
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = SERVES)]
     Acp(AcpArgs),
     /// What was asked has been answered: the help or the version
     #[command(skip)]

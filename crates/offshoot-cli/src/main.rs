@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use args::Command;
 use fault::Fault;
+use offshoot::core::text::one_line;
 
 fn main() -> ExitCode {
     let outcome = args::parse().and_then(|command| {
@@ -48,12 +49,21 @@ fn perform(command: Command) -> Result<ExitCode, Fault> {
 /// Logs go to stderr, and only when they are asked for: what a user must know is said in one line.
 fn start_logs() -> Result<(), Fault> {
     const VARIABLE: &str = "OFFSHOOT_LOG";
-    let filter = match std::env::var(VARIABLE) {
-        Ok(filter) if !filter.trim().is_empty() => filter,
+    let text = match std::env::var_os(VARIABLE) {
+        Some(text) if !text.is_empty() => text,
         _ => return Ok(()),
     };
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .map_err(|error| Fault::usage(format_args!("{VARIABLE}: {error}")))?;
+    let fault = |why: &dyn std::fmt::Display| {
+        let text = one_line(&text.to_string_lossy(), 200);
+        Fault::usage(format_args!(
+            "{VARIABLE}: `{text}`: {why}; expected a filter, for example debug or offshoot_task=debug,warn"
+        ))
+    };
+    let filter = text.to_str().ok_or_else(|| fault(&"it is not UTF-8"))?;
+    if filter.trim().is_empty() {
+        return Ok(());
+    }
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| fault(&error))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

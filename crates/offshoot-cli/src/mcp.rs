@@ -3,6 +3,7 @@
 //! stdout has the protocol and nothing else; on stderr is one line for each thing that the user of the
 //! client has to know.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use offshoot::agent::{AgentHandle, SessionStore};
 use offshoot::config::Config;
 use offshoot::driver::script::Gates;
 use offshoot::driver::{Model, ScriptedModel};
-use offshoot::mcp::{HttpSettings, McpServer, Tokens};
+use offshoot::mcp::{HttpSettings, McpServer, Tokens, check_host};
 use offshoot::{Runtime, RuntimeBuilder};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,8 @@ enum Way {
 /// `offshoot mcp`.
 pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     let way = way(&args)?;
-    let (mut config, model) = model(&args)?;
+    let cwd = setup::cwd(args.cwd.as_deref())?;
+    let (mut config, model) = model(&args, setup::base(cwd.as_deref()))?;
     setup::end_in_time(&mut config);
     let sync = config.sessions.sync;
     let spill = SpillFolder::of_this_user();
@@ -44,7 +46,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         .guard_commands()
         .below(setup::depth()?)
         .spill(spill.folder());
-    if let Some(cwd) = setup::cwd(args.cwd.as_deref())? {
+    if let Some(cwd) = cwd {
         builder = builder.cwd(cwd);
     }
     let resume = args.resume.as_deref().map(session_id).transpose()?;
@@ -52,7 +54,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         (Some(folder), resume, way) => {
             let store = setup::store(folder, sync)?;
             if let Some(id) = resume {
-                check_resumed(store.as_ref(), id)?;
+                check_resumed(store.as_ref(), id, folder)?;
                 if matches!(way, Way::Http(..)) {
                     let words = "--resume and --http: expected one of them; a session over HTTP is a new one";
                     return Err(Fault::usage(words));
@@ -97,7 +99,7 @@ fn finish(builder: RuntimeBuilder, model: Option<Arc<dyn Model>>) -> Runtime {
 }
 
 /// The model of subagents, and the configuration that goes with it.
-fn model(args: &McpArgs) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
+fn model(args: &McpArgs, base: &Path) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
     if args.model.is_some() && args.script.is_some() {
         return Err(Fault::usage("--script and --model: expected one of them"));
     }
@@ -107,7 +109,7 @@ fn model(args: &McpArgs) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
         ));
     }
     let Some(path) = &args.script else {
-        let mut config = setup::config(&args.config, None)?;
+        let mut config = setup::config(&args.config, None, Some(base))?;
         let (name, base_url) = (args.model.as_deref(), args.base_url.as_deref());
         let is_named = name.is_some() || base_url.is_some() || config.model.name.is_some();
         let model = match is_named {
@@ -123,7 +125,7 @@ fn model(args: &McpArgs) -> Result<(Config, Option<Arc<dyn Model>>), Fault> {
             "{path}: inputs: expected none: the client of `offshoot mcp` is the host"
         )));
     }
-    let config = setup::config(&args.config, Some((path, &script)))?;
+    let config = setup::config(&args.config, Some((path, &script)), Some(base))?;
     let model = ScriptedModel::new(&script, Gates::new());
     Ok((config, Some(Arc::new(model))))
 }
@@ -156,6 +158,9 @@ fn way(args: &McpArgs) -> Result<Way, Fault> {
         )));
     }
     let hosts = args.http_host.clone();
+    if let Some(error) = hosts.iter().find_map(|name| check_host(name).err()) {
+        return Err(Fault::usage(format_args!("--http-host: {error}")));
+    }
     Ok(Way::Http(address, HttpSettings { tokens, hosts }))
 }
 
@@ -208,8 +213,17 @@ async fn http(
     stop: CancellationToken,
 ) -> Result<(), Fault> {
     let listener = TcpListener::bind(address).await;
-    let listener =
-        listener.map_err(|error| Fault::usage(format_args!("--http: {address}: {error}")))?;
+    let listener = listener.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => {
+                "; another program listens there: end it, or choose another port (0: any free one)"
+            }
+            ErrorKind::AddrNotAvailable => "; expected an address of this machine",
+            ErrorKind::PermissionDenied => "; expected a port that this user may use",
+            _ => "",
+        };
+        Fault::usage(format_args!("--http: {address}: {error}{advice}"))
+    })?;
     let bound = listener.local_addr().context("the listener")?;
     output::note(format_args!("listening on http://{bound}/mcp"));
     let served = server.serve_http(listener, settings, stop).await;

@@ -76,7 +76,9 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
         None => None,
     };
     let with_script = script.as_ref().map(|(path, script)| (*path, script));
-    let mut config = setup::config(&args.config, with_script)?;
+    let cwd = setup::cwd(args.cwd.as_deref())?;
+    let base = setup::base(cwd.as_deref());
+    let mut config = setup::config(&args.config, with_script, Some(base))?;
     let gates = Gates::new();
     let model: Arc<dyn Model> = match &script {
         Some((_, script)) => Arc::new(ScriptedModel::new(script, gates.clone())),
@@ -103,13 +105,12 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
             "--resume: expected --store DIR too, the folder that has the session",
         ));
     }
-    let cwd = setup::cwd(args.cwd.as_deref())?;
     let store = match &args.store {
         Some(folder) => Some(setup::store(folder, config.sessions.sync)? as Arc<dyn SessionStore>),
         None => None,
     };
-    if let (Some(id), Some(store)) = (&resume, &store) {
-        check_resumed(store.as_ref(), id)?;
+    if let (Some(id), Some(store), Some(folder)) = (&resume, &store, &args.store) {
+        check_resumed(store.as_ref(), id, folder)?;
     }
     let show = match (args.json, args.quiet) {
         (true, _) => Show::Json,
@@ -153,8 +154,17 @@ pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), S
 }
 
 /// As [`check_root`], for the session of the option.
-pub(crate) fn check_resumed(store: &dyn SessionStore, id: &AgentId) -> Result<(), Fault> {
-    check_root(store, id).map_err(|fault| Fault::usage(format_args!("--resume: {fault}")))
+pub(crate) fn check_resumed(
+    store: &dyn SessionStore,
+    id: &AgentId,
+    folder: &Path,
+) -> Result<(), Fault> {
+    check_root(store, id).map_err(|fault| {
+        let folder = folder.display();
+        Fault::usage(format_args!(
+            "--resume: {fault}; `offshoot sessions --store {folder}` lists them"
+        ))
+    })
 }
 
 /// Runs a plan to its end.

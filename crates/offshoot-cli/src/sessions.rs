@@ -30,6 +30,7 @@ struct Session {
     parent: Option<AgentId>,
     label: String,
     depth: u32,
+    /// `root`, or what the subagent is; `null` when the log does not say, because it is damaged.
     mode: Option<String>,
     status: &'static str,
     turns: u64,
@@ -153,9 +154,7 @@ fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
             .and_then(|start| start.label.clone())
             .unwrap_or_default(),
         depth: start.map_or(0, |start| start.depth),
-        mode: start
-            .and_then(|start| start.extra("mode"))
-            .map(str::to_owned),
+        mode: start.and_then(mode).map(str::to_owned),
         status: "new",
         turns: 0,
         usage: TreeUsage::default(),
@@ -164,6 +163,14 @@ fn described(id: AgentId, start: Option<&SessionStart>) -> Session {
         error: None,
         torn_bytes: None,
         kept: Vec::new(),
+    }
+}
+
+fn mode(start: &SessionStart) -> Option<&str> {
+    match (&start.parent, start.extra("mode")) {
+        (_, Some(mode)) => Some(mode),
+        (None, None) => Some("root"),
+        (Some(_), None) => None,
     }
 }
 
@@ -261,12 +268,7 @@ fn listing(sessions: &[Session]) -> anyhow::Result<String> {
         depths.insert(&session.id, depth);
         let indent = "  ".repeat(depth);
         let label = one_line(&session.label, 60);
-        let mode = match (&session.mode, &session.error) {
-            (Some(mode), _) => mode,
-            // What cannot be read is not known to be one.
-            (None, Some(_)) => "-",
-            (None, None) => "root",
-        };
+        let mode = session.mode.as_deref().unwrap_or("-");
         let Usage { input, output } = session.usage.total();
         write!(
             text,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use offshoot::agent::{JsonlStore, SyncPolicy};
 use offshoot::config::{Config, ConfigLayers, read_text};
+use offshoot::core::text::one_line;
 use offshoot::driver::Model;
 use offshoot::driver::script::Script;
 use offshoot::models::{self, ModelsError};
@@ -39,9 +40,18 @@ pub(crate) fn script(path: &Path) -> Result<Script, Fault> {
 }
 
 /// The configuration: defaults, then the file, then the script's own, then the overrides.
-pub(crate) fn config(args: &ConfigArgs, script: Option<(&Path, &Script)>) -> Result<Config, Fault> {
+/// `folder` is where commands will run, when that is known: the folders of programs are looked for
+/// there.
+pub(crate) fn config(
+    args: &ConfigArgs,
+    script: Option<(&Path, &Script)>,
+    folder: Option<&Path>,
+) -> Result<Config, Fault> {
     let layered = || {
         let mut layers = ConfigLayers::new();
+        if let Some(folder) = folder {
+            layers = layers.run_in(folder);
+        }
         if let Some(path) = &args.config {
             layers = layers.file(path)?;
         }
@@ -62,7 +72,13 @@ pub(crate) fn depth() -> Result<u32, Fault> {
         return Ok(0);
     };
     let depth = text.to_str().and_then(|text| text.parse().ok());
-    depth.ok_or_else(|| Fault::usage(format_args!("{DEPTH_VARIABLE}: expected a whole number")))
+    depth.ok_or_else(|| {
+        let text = one_line(&text.to_string_lossy(), 60);
+        Fault::usage(format_args!(
+            "{DEPTH_VARIABLE}: expected a whole number, not `{text}`: a runtime sets it for the programs that it \
+             starts; unset it to be at the top"
+        ))
+    })
 }
 
 /// The model of a run: what the options say, else what the configuration says.
@@ -91,7 +107,9 @@ pub(crate) fn model(
         ModelsError::Setup { key, error } if key == "model.name" && name.is_some() => {
             Fault::usage(format_args!("--model: {error}"))
         }
-        ModelsError::Setup { key, error } if key == "model.base_url" && base_url.is_some() => {
+        ModelsError::Setup { key, error }
+            if key == "model.base_url" && (base_url.is_some() || name.is_some()) =>
+        {
             Fault::usage(format_args!("--base-url: {error}"))
         }
         _ => Fault::usage(error),
@@ -110,6 +128,11 @@ pub(crate) fn cwd(path: Option<&Path>) -> Result<Option<PathBuf>, Fault> {
         return Err(fault(&"not a folder"));
     }
     Ok(Some(folder))
+}
+
+/// Where relative paths of programs begin: the folder of the option, else the current one.
+pub(crate) fn base(cwd: Option<&Path>) -> &Path {
+    cwd.unwrap_or(Path::new(""))
 }
 
 /// The store of a run: made when it is not there, and written to once to see that it can be.

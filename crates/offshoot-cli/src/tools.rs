@@ -17,7 +17,7 @@ use crate::{output, setup};
 
 /// `offshoot tools`.
 pub(crate) fn tools(args: ToolsArgs) -> Result<ExitCode, Fault> {
-    let config = setup::config(&args.config, None)?;
+    let config = setup::config(&args.config, None, Some(setup::base(None)))?;
     let asynchronous = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -26,7 +26,9 @@ pub(crate) fn tools(args: ToolsArgs) -> Result<ExitCode, Fault> {
     // Nobody is asked anything: the model is there to make the runtime whole.
     let silent = Script::parse(r#"{"agents": {}}"#, "nothing").map_err(Fault::usage)?;
     let model = ScriptedModel::new(&silent, Gates::new());
-    let runtime = Runtime::builder(config).model(Arc::new(model));
+    let runtime = Runtime::builder(config)
+        .below(setup::depth()?)
+        .model(Arc::new(model));
     let variant = Variant::from(args.variant);
     let tools: Vec<Value> = runtime
         .kit()

@@ -123,7 +123,7 @@ pub enum RouteError {
     #[error("base URL: {0}; expected http://HOST or https://HOST with the path up to the version")]
     BaseUrl(&'static str),
     /// The provider has no address of its own.
-    #[error("{0} needs a base URL")]
+    #[error("{0} has no address of its own: expected a base URL, such as http://localhost:8000/v1")]
     NoBaseUrl(Provider),
 }
 

@@ -6,6 +6,7 @@
 //!   are one connection, that of its token.
 //! - `Host` and `Origin` are checked, so that a page in a browser cannot get at a server on loopback.
 
+mod host;
 mod tokens;
 
 use std::convert::Infallible;
@@ -35,6 +36,7 @@ use crate::connection::Connection;
 use crate::handler::{Handler, Sessions};
 use crate::message;
 use crate::server::McpServer;
+pub use host::check_host;
 pub use tokens::{Tokens, TokensError};
 
 /// The path of the endpoint.
@@ -57,7 +59,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub struct HttpSettings {
     /// The tokens that are let in. None at all is for loopback only.
     pub tokens: Tokens,
-    /// Names, besides the address itself, by which clients may call the server.
+    /// Names, besides the address itself, by which clients may call the server; see [`check_host`].
     pub hosts: Vec<String>,
 }
 
@@ -71,6 +73,11 @@ pub enum HttpError {
     /// It would answer to any name.
     #[error("{0} stands for any address: expected the host names that clients use")]
     HostsNeeded(SocketAddr),
+    /// No client can call it by this name.
+    #[error(
+        "`{0}` can be nobody's name: expected a host name or an address, without scheme, port and path"
+    )]
+    BadHost(String),
     /// The listener is broken.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -112,6 +119,10 @@ impl McpServer {
         if address.ip().is_unspecified() && settings.hosts.is_empty() {
             return Err(HttpError::HostsNeeded(address));
         }
+        settings
+            .hosts
+            .iter()
+            .try_for_each(|name| check_host(name))?;
         let front = Arc::new(self.front(address, &settings, &stop));
         let mut sockets = JoinSet::new();
         let places = Arc::new(Semaphore::new(MAX_SOCKETS));

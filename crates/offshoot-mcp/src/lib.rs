@@ -23,5 +23,5 @@ mod notices;
 mod server;
 mod tasks;
 
-pub use http::{HttpError, HttpSettings, Tokens, TokensError};
+pub use http::{HttpError, HttpSettings, Tokens, TokensError, check_host};
 pub use server::{McpServer, McpSettings, ServerParts};

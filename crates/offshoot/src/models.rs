@@ -64,9 +64,13 @@ pub fn from_config(config: &Config) -> Result<Arc<dyn Model>, ModelsError> {
     })?;
     let make = |key: &str, route: Route| {
         let made = LlmModel::from_env(route, settings(config));
-        made.map_err(|error| ModelsError::Setup {
-            key: key.to_owned(),
-            error,
+        made.map_err(|error| {
+            let key = match error {
+                // What is missing is the key beside it.
+                SetupError::Route(RouteError::NoBaseUrl(_)) => beside(key),
+                _ => key.to_owned(),
+            };
+            ModelsError::Setup { key, error }
         })
     };
     let usual = routes.usual.ok_or(ModelsError::NotNamed)?;
@@ -76,6 +80,12 @@ pub fn from_config(config: &Config) -> Result<Arc<dyn Model>, ModelsError> {
         named.insert(name, make(&key, route)?);
     }
     Ok(Arc::new(Models { usual, named }))
+}
+
+/// The key of the address that belongs to the key of a model's name.
+fn beside(name: &str) -> String {
+    let table = name.rsplit_once('.').map_or("", |(table, _)| table);
+    format!("{table}.base_url")
 }
 
 fn settings(config: &Config) -> LlmSettings {

@@ -110,7 +110,10 @@ fn sessions_are_a_tree_and_damage_is_shown() {
         .expect("the child");
     assert_eq!(root["parent"], Value::Null);
     assert_eq!(child["parent"], root["id"]);
-    assert_eq!(child["mode"], "continuable");
+    assert_eq!(
+        (&root["mode"], &child["mode"]),
+        (&json!("root"), &json!("continuable"))
+    );
     assert_eq!(child["status"], "completed");
     assert_eq!(child["turns"], 1);
     let log = std::fs::metadata(place.path(&format!(

@@ -35,6 +35,7 @@ fn each_fault_is_one_line_that_names_its_place() {
         "sc.json",
         r#"{"config": {"tasks": {"x": 1}}, "prompt": "hi", "agents": {}}"#,
     );
+    let tokens = place.file("tokens", "0123456789abcdef\n");
     let acp = place.file("acp.json", r#"{"config": {"acp": [{"name": "p", "command": "c"}], "subagent": [{"provider": "p"}]}, "prompt": "hi", "agents": {}}"#);
     let cases: Vec<(Vec<&str>, Vec<&str>)> = vec![
         (vec![], vec!["expected a command"]),
@@ -166,7 +167,67 @@ fn each_fault_is_one_line_that_names_its_place() {
         ),
         (
             vec!["run", "--script", &good, "--store", "s", "--resume", "gone"],
-            vec!["--resume", "no session gone"],
+            vec![
+                "--resume",
+                "no session gone",
+                "`offshoot sessions --store s` lists them",
+            ],
+        ),
+        (
+            vec!["mcp", "--store", "s", "--resume", "gone"],
+            vec![
+                "no session gone",
+                "`offshoot sessions --store s` lists them",
+            ],
+        ),
+        (
+            vec!["run", "hi", "--model", "openai-compatible/m"],
+            vec![
+                "--base-url: openai-compatible has no address of its own",
+                "expected a base URL",
+            ],
+        ),
+        (
+            vec!["run", "hi", "--set", "model.name=openai-compatible/m"],
+            vec!["model.base_url: openai-compatible has no address of its own"],
+        ),
+        (
+            vec![
+                "run",
+                "hi",
+                "--model",
+                "ollama/m",
+                "--set",
+                "subagent.0.model=openai-compatible/m",
+            ],
+            vec!["subagent[0].base_url: openai-compatible has no address of its own"],
+        ),
+        (
+            vec![
+                "run",
+                "--script",
+                &good,
+                "--set",
+                "subagent.5.provider=fork",
+            ],
+            vec![
+                "--set: subagent.5: `subagent` has one entry, number 0; expected subagent.0.provider",
+            ],
+        ),
+        (
+            vec![
+                "run",
+                "--script",
+                &good,
+                "--set",
+                r#"process=[{ name = "p", command = "cat", cwd = "gone" }]"#,
+                "--set",
+                r#"subagent=[{ provider = "p", background_mode = "one-shot" }]"#,
+            ],
+            vec![
+                "--set: process[0].cwd: gone: No such file",
+                "expected a folder",
+            ],
         ),
         (
             vec!["run", "--script", &good, "--timeout", "0"],
@@ -188,6 +249,17 @@ fn each_fault_is_one_line_that_names_its_place() {
             vec!["--http", "not a loopback address", "--http-token-file"],
         ),
         (vec!["mcp", "--http", "x"], vec!["--http", "ADDRESS:PORT"]),
+        (
+            vec!["mcp", "--http", "0", "--http-host", "a b"],
+            vec!["--http-host: `a b` can be nobody's name"],
+        ),
+        (
+            vec!["mcp", "--http", "192.0.2.1:0", "--http-token-file", &tokens],
+            vec![
+                "--http: 192.0.2.1:0: ",
+                "expected an address of this machine",
+            ],
+        ),
         (
             vec!["mcp", "--http-host", "box"],
             vec!["--http-host", "--http ADDR"],
@@ -212,16 +284,57 @@ fn each_fault_is_one_line_that_names_its_place() {
     }
 }
 
-#[test]
-fn a_bad_log_filter_is_named() {
+/// The one line on stderr of `offshoot tools` with this variable.
+fn refused_variable(name: &str, value: &[u8]) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
     let place = Place::new();
     let mut command = place.offshoot(&["tools"]);
     let output = command
-        .env("OFFSHOOT_LOG", "a=b=c")
-        .output()
-        .expect("the program");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("OFFSHOOT_LOG"));
+        .env(name, std::ffi::OsStr::from_bytes(value))
+        .output();
+    let output = output.expect("the program");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_bad_log_filter_is_named() {
+    let cases: [(&[u8], &str); 4] = [
+        (b"a=b=c", "OFFSHOOT_LOG: `a=b=c`: "),
+        (b"offshoot=loud", "OFFSHOOT_LOG: `offshoot=loud`: "),
+        (b"[", "OFFSHOOT_LOG: `[`: "),
+        (b"\xff", "it is not UTF-8"),
+    ];
+    for (value, expected) in cases {
+        let line = refused_variable("OFFSHOOT_LOG", value);
+        assert!(line.contains(expected), "{line}");
+        assert!(
+            line.contains("expected a filter, for example debug"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_depth_is_named() {
+    for value in ["x", "-1", "", "4294967296"] {
+        let line = refused_variable("OFFSHOOT_DEPTH", value.as_bytes());
+        let expected = format!("OFFSHOOT_DEPTH: expected a whole number, not `{value}`: ");
+        assert!(line.contains(&expected), "{line}");
+        assert!(line.contains("unset it"), "{line}");
+    }
+}
+
+#[test]
+fn an_address_that_is_in_use_is_named_with_what_to_do() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let line = refused(&place, &["mcp", "--http", &address]);
+    assert!(line.contains(&format!("--http: {address}: ")), "{line}");
+    assert!(line.contains("choose another port"), "{line}");
 }
 
 #[test]
@@ -250,9 +363,17 @@ fn help_says_what_the_exit_codes_are() {
         String::from_utf8(output.stdout).expect("text")
     };
     let all = help(&["--help"]);
-    for command in ["demo", "run", "tools", "sessions", "mcp", "acp"] {
+    let own = [
+        ("demo", "0 done (the root's run completed)"),
+        ("run", "0 done (the root's run completed)"),
+        ("tools", "0 shown"),
+        ("sessions", "0 shown"),
+        ("mcp", "0 the client has gone"),
+        ("acp", "0 the client has gone"),
+    ];
+    for (command, zero) in own {
         let text = help(&[command, "--help"]);
-        assert!(text.contains("Exit codes: 0 "), "{text}");
+        assert!(text.contains(&format!("Exit codes: {zero}")), "{text}");
     }
     assert!(all.contains("Exit codes: 0 "), "{all}");
 }
