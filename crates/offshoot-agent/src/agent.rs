@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::EventRule;
 use crate::machine::Record;
 use crate::sync;
 use crate::{
@@ -153,6 +154,9 @@ pub struct AgentHost {
     /// them all: a session with another one, not marked as ignorable, is not gone on with, since what
     /// it means would be lost, and no other one is recorded. Without it every type is taken as known.
     pub event_types: Option<Arc<BTreeSet<String>>>,
+    /// What crates above ask of their own events in a stored session: one in which such an event cannot
+    /// be is not gone on with.
+    pub event_rules: Vec<Arc<dyn EventRule>>,
 }
 
 impl AgentHost {
@@ -166,6 +170,7 @@ impl AgentHost {
             clock: Arc::new(offshoot_core::SystemClock),
             settings: Arc::new(settings),
             event_types: None,
+            event_rules: Vec::new(),
         }
     }
 }

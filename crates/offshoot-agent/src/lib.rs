@@ -56,6 +56,7 @@ pub use message::{ContentBlock, Message, Source};
 pub use projection::{ActivationFacts, HistoryItem, OUTCOME_UNKNOWN, OpenTurn, Projection};
 pub use prompt::{Prompt, PromptSection};
 pub use registry::AgentRegistry;
+pub use store::examine::rule::{EventCheck, EventRule};
 pub use store::{
     AppendError, Flushed, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore,
     StoreError, SyncPolicy, Visit,

@@ -139,6 +139,10 @@ impl Projection {
     /// Folds one event. Events of a live-only kind change nothing.
     pub fn apply(&mut self, stored: &StoredEvent) {
         self.next_seq = stored.seq + 1;
+        // Nothing depends on what is ignorable: who goes on with a session may not have been shown it.
+        if matches!(&stored.event, Event::Extension(extension) if extension.is_ignorable()) {
+            return;
+        }
         let last = match &stored.event {
             Event::Extension(extension) => Some(Arc::clone(extension)),
             _ => None,
@@ -292,8 +296,6 @@ impl Projection {
             }
             Event::AgentStopped { cause } => self.stopped_by_user |= cause == USER,
             Event::AgentStatus { .. } => {}
-            // Nothing depends on what is ignorable, and nothing of it is kept.
-            Event::Extension(extension) if extension.is_ignorable() => {}
             Event::Extension(extension) => {
                 self.extensions.push((stored.seq, Arc::clone(extension)));
             }

@@ -167,7 +167,7 @@ impl Sessions for Roots {
 
     fn load(&self, id: &AgentId, cwd: &Path) -> Result<Opened, String> {
         if let Some(store) = &self.store {
-            check_root(store.as_ref(), id)?;
+            check_root(store, id)?;
         }
         self.open(cwd, |runtime| runtime.resume_root(id))
     }

@@ -54,7 +54,8 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         (Some(folder), resume, way) => {
             let store = setup::store(folder, sync)?;
             if let Some(id) = resume {
-                check_resumed(store.as_ref(), id, folder)?;
+                let resumed: Arc<dyn SessionStore> = store.clone();
+                check_resumed(&resumed, id, folder)?;
                 if matches!(way, Way::Http(..)) {
                     let words = "--resume and --http: expected one of them; a session over HTTP is a new one";
                     return Err(Fault::usage(words));

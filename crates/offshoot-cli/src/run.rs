@@ -28,6 +28,7 @@ use crate::args::RunArgs;
 use crate::fault::Fault;
 use crate::output::json::{self, JsonLines};
 use crate::output::progress::{Progress, Style};
+use crate::sessions::examiner;
 use crate::{output, setup};
 use host::Host;
 use rest::End;
@@ -110,7 +111,7 @@ fn plan(args: RunArgs) -> Result<Plan, Fault> {
         None => None,
     };
     if let (Some(id), Some(store), Some(folder)) = (&resume, &store, &args.store) {
-        check_resumed(store.as_ref(), id, folder)?;
+        check_resumed(store, id, folder)?;
     }
     let show = match (args.json, args.quiet) {
         (true, _) => Show::Json,
@@ -140,22 +141,29 @@ pub(crate) fn session_id(text: &str) -> Result<AgentId, Fault> {
 }
 
 /// Only a root session can be resumed: a child belongs to its parent. The fault does not say who asked.
-pub(crate) fn check_root(store: &dyn SessionStore, id: &AgentId) -> Result<(), String> {
+/// Of a damaged session it says what is damaged, as `offshoot sessions` does.
+pub(crate) fn check_root(store: &Arc<dyn SessionStore>, id: &AgentId) -> Result<(), String> {
     let first = store.first(id).map_err(|error| error.to_string())?;
-    match first.as_ref().map(|stored| &stored.event) {
+    let parent = match first.as_ref().map(|stored| &stored.event) {
         Some(Event::SessionStart(start)) => match &start.parent {
-            None => Ok(()),
-            Some(parent) => Err(format!(
-                "session {id} is a subagent's of {parent}; expected a root session"
-            )),
+            None => return Ok(()),
+            Some(parent) => Some(parent),
         },
-        _ => Err(format!("session {id} has no beginning")),
-    }
+        _ => None,
+    };
+    let examined = examiner(Arc::clone(store)).examine(id, &mut |_| {});
+    examined.map_err(|error| error.to_string())?;
+    Err(match parent {
+        Some(parent) => {
+            format!("session {id} is a subagent's of {parent}; expected a root session")
+        }
+        None => format!("session {id} has no beginning"),
+    })
 }
 
 /// As [`check_root`], for the session of the option.
 pub(crate) fn check_resumed(
-    store: &dyn SessionStore,
+    store: &Arc<dyn SessionStore>,
     id: &AgentId,
     folder: &Path,
 ) -> Result<(), Fault> {

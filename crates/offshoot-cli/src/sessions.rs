@@ -59,8 +59,7 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
     let store = JsonlStore::existing(&args.store).map_err(fault)?;
     let ids = store.sessions().map_err(fault)?;
     let open = open_elsewhere(&args.store);
-    let mut host = AgentHost::new(Arc::new(store.clone()), AgentSettings::default());
-    host.event_types = Some(Arc::new(offshoot::event_types()));
+    let host = examiner(Arc::new(store.clone()));
     let sessions = ids
         .into_iter()
         .map(|id| {
@@ -88,6 +87,14 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
         output::result(&listing(&sessions).context("the sessions")?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A host that reads sessions as a runtime would.
+pub(crate) fn examiner(store: Arc<dyn SessionStore>) -> AgentHost {
+    let mut host = AgentHost::new(store, AgentSettings::default());
+    host.event_types = Some(Arc::new(offshoot::event_types()));
+    host.event_rules = offshoot::event_rules();
+    host
 }
 
 /// What a listing says of a log, gathered while it is read.

@@ -109,7 +109,7 @@ impl ChildPlan {
             id: None,
             label: label(&request.label),
             parent: Some(parent.id().clone()),
-            depth: parent.depth() + 1,
+            depth: parent.depth().saturating_add(1),
             extra: descriptor.to_fields(run_id),
             seed,
             kit,

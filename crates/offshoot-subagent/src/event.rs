@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use offshoot_agent::{AgentId, CallId, Extension, Projection, RunId};
 use serde_json::Value;
 
-use crate::{Mode, Outcome, TreeUsage};
+use crate::{Mode, Outcome, TreeUsage, compose};
 
 const STARTED: &str = "subagent/started";
 const SETTLED: &str = "subagent/settled";
@@ -81,7 +81,7 @@ impl RunRecord {
             run_id: event.field("run_id")?.parse().ok()?,
             provider: event.field("provider")?.to_owned(),
             mode,
-            label: event.field("label").unwrap_or_default().to_owned(),
+            label: compose::label(event.field("label").unwrap_or_default()),
             task_id: event.field("task_id").map(str::to_owned),
             call_id: event.field("call_id").map(|id| CallId(id.to_owned())),
         })

@@ -27,6 +27,7 @@ mod recover;
 mod remains;
 mod request;
 mod resident;
+mod rule;
 mod schema;
 mod service;
 mod settle;
@@ -51,6 +52,7 @@ pub use provider::{
 };
 pub use remains::{EndedRun, ended_run};
 pub use request::{ChildRequest, Mode};
+pub use rule::RunRule;
 pub use schema::{ANSWER_TOOL, OutputSchema, SchemaError};
 pub use service::{Interrupter, LiveWork, SubagentSettings, Subagents};
 pub use settle::Reported;

@@ -78,7 +78,7 @@ impl Subagents {
             runs: runs.into_iter(),
         };
         let runs = agent.with_projection(children);
-        let mut levels = vec![level(agent.id(), agent.depth() + 1, runs)];
+        let mut levels = vec![level(agent.id(), agent.depth().saturating_add(1), runs)];
         while let Some(at) = levels.last_mut() {
             let Some((run, cost)) = at.runs.next() else {
                 levels.pop();

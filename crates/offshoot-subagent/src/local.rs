@@ -223,7 +223,7 @@ impl LocalHost {
             text: p.facts().text.clone(),
             works,
             parked: p.inbox().len(),
-            generation: p.facts().generation + 1,
+            generation: p.facts().generation.saturating_add(1),
         })
     }
 
@@ -260,7 +260,7 @@ fn conclude(child: &Agent, report: &CloseReport) -> Settlement {
         cut: facts.cut,
         error: facts.error,
         usage: TreeUsage::of(child),
-        generation: facts.generation + 1,
+        generation: facts.generation.saturating_add(1),
         stopped: Vec::new(),
     };
     let failed = report.failures.iter().map(|failure| {

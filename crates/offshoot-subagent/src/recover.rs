@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use offshoot_agent::{Agent, Event, MessageId, Projection, RunId};
 
-use crate::event::{RunRecord, open_runs};
+use crate::event::{self, RunRecord, open_runs};
 use crate::ground::Ground;
 use crate::host::Settlement;
 use crate::remains::{Remains, cut_calls};
@@ -43,7 +43,11 @@ impl Ground {
     /// A settlement and its notice are one append. A process that died in the middle of it left the
     /// settlement as the last event: its notice is still owed.
     fn retell(&self, agent: &Agent) {
-        let owed = agent.with_projection(|p| p.last_fact().and_then(RunRecord::read_settled));
+        let owed = agent.with_projection(|p| {
+            let end = p.last_fact().and_then(RunRecord::read_settled);
+            // Of a run whose beginning the log refused nobody was told that it began.
+            end.filter(|(run, ..)| event::started(p, &run.run_id))
+        });
         if let Some(end) = owed.filter(|(run, ..)| run.mode == Mode::Continuable) {
             self.tell_again(agent, end);
         }
@@ -95,7 +99,7 @@ impl Ground {
             error: facts.error.clone(),
             usage: self.cost(projection, self.settings.max_depth),
             stopped: Vec::new(),
-            generation: facts.generation + 1,
+            generation: facts.generation.saturating_add(1),
         };
         (settlement, remains.known)
     }

@@ -18,6 +18,7 @@ mod past;
 mod quote;
 mod records;
 mod refusal;
+mod rule;
 pub mod schema;
 mod sections;
 mod send_message;
@@ -33,6 +34,7 @@ mod unsaid;
 
 pub use notices::EVENT_TYPES;
 pub use records::TaskRecords;
+pub use rule::TaskRule;
 pub use settings::{
     BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, ToolsSettings,
 };

@@ -16,7 +16,7 @@ use crate::unsaid::{Owed, Unsaid};
 use crate::{NoticeSettings, quote, task_view};
 
 pub(crate) const STARTED: &str = "task/started";
-const STOPPING: &str = "task/stopping";
+pub(crate) const STOPPING: &str = "task/stopping";
 pub(crate) const SETTLED: &str = "task/settled";
 /// The types of the events that say what becomes of an agent's tasks.
 pub const EVENT_TYPES: [&str; 3] = [STARTED, STOPPING, SETTLED];
@@ -284,7 +284,7 @@ fn notice(task: &TaskSnapshot, output: &Output<'_>) -> Message {
             ));
         }
     }
-    let source = Source::new(SOURCE, task.generation + 1)
+    let source = Source::new(SOURCE, task.generation.saturating_add(1))
         .with("task_id", task.id.to_string())
         .with("status", task.status.as_str());
     Message::text(source, words)

@@ -10,6 +10,9 @@ use crate::notices::{LABEL_BYTES, SETTLED, SOURCE, STARTED};
 use crate::quote;
 use crate::shape::Shape;
 
+/// As long as the detail of an end may be.
+const DETAIL_BYTES: usize = 500;
+
 /// A task that a session says was started and does not say has ended.
 pub(crate) struct OpenTask {
     pub(crate) id: TaskId,
@@ -36,7 +39,9 @@ impl EndedTask {
         Some(Self {
             task,
             status: ends.into_iter().find(|end| end.as_str() == status)?,
-            detail: settled.field("detail").map(str::to_owned),
+            detail: settled
+                .field("detail")
+                .map(|detail| text::one_line(detail, DETAIL_BYTES)),
         })
     }
 }
@@ -165,7 +170,7 @@ impl OpenTask {
             self.kind,
             Shape::Status.line(format_args!(" {status}{detail}]")),
         );
-        let source = Source::new(SOURCE, self.generation + 1)
+        let source = Source::new(SOURCE, self.generation.saturating_add(1))
             .with("task_id", self.id.to_string())
             .with("status", status.as_str());
         Message::text(source, words)

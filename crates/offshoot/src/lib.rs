@@ -45,5 +45,5 @@ pub use offshoot_subagent as subagent;
 pub use offshoot_task as task;
 #[doc(inline)]
 pub use offshoot_tools as tools;
-pub use runtime::{Runtime, RuntimeBuilder, event_types};
+pub use runtime::{Runtime, RuntimeBuilder, event_rules, event_types};
 pub use short::{call, model, say, tool, tool_with};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use offshoot_agent::EventRule;
 use offshoot_agent::{
     Agent, AgentHandle, AgentHost, AgentId, AgentKit, AgentSettings, AgentSpec, EventHub,
     JsonlStore, MemoryStore, OpenError, Pending, Prompt, PromptSection, SessionStore, StoreError,
@@ -14,8 +15,9 @@ use offshoot_agent::{
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::{LoopSettings, Model, ModelLoop};
-use offshoot_subagent::{Mode, Provider, SubagentSettings, Subagents};
+use offshoot_subagent::{Mode, Provider, RunRule, SubagentSettings, Subagents};
 use offshoot_task::{TaskConfig, TaskRegistry};
+use offshoot_tools::TaskRule;
 use offshoot_tools::{
     BashSettings, NoticeSettings, SubagentToolSettings, TaskOutputSettings, Toolbox, ToolsSettings,
 };
@@ -172,6 +174,7 @@ impl RuntimeBuilder {
         let mut known = event_types();
         known.extend(self.event_types);
         host.event_types = Some(Arc::new(known));
+        host.event_rules = event_rules();
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
@@ -340,6 +343,13 @@ pub fn event_types() -> BTreeSet<String> {
     let known = offshoot_tools::EVENT_TYPES.iter();
     let known = known.chain(&offshoot_subagent::EVENT_TYPES);
     known.map(|kind| (*kind).to_owned()).collect()
+}
+
+/// What the crates of this workspace ask of their events in a stored session, for an [`AgentHost`] of
+/// one's own that reads sessions.
+#[must_use]
+pub fn event_rules() -> Vec<Arc<dyn EventRule>> {
+    vec![Arc::new(TaskRule), Arc::new(RunRule)]
 }
 
 fn subagent_settings(config: &Config) -> SubagentSettings {

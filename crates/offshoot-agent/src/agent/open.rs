@@ -12,7 +12,7 @@ use super::state::{Drive, Inner, State};
 use super::wait::Waiters;
 use super::{Agent, AgentHandle, AgentHost, AgentKit};
 use crate::machine::{Closed, Machine, Start};
-use crate::store::examine::Examination;
+use crate::store::examine::{Examination, order};
 use crate::{
     AgentId, AppendError, Event, Inherited, OpenedSession, Origin, Projection, SessionLog,
     SessionStart, StoreError, StoredEvent, Usage,
@@ -28,6 +28,9 @@ pub enum OpenError {
     /// An agent of this id is live.
     #[error("agent {0} is live already")]
     Live(AgentId),
+    /// A session cannot have delegated to itself.
+    #[error("agent {0} cannot be its own parent")]
+    OwnParent(AgentId),
     /// The session's log has no beginning.
     #[error("session {0} has no beginning")]
     Empty(AgentId),
@@ -116,7 +119,13 @@ fn past(seed: &[StoredEvent]) -> Result<Projection, OpenError> {
     if (0..).zip(seed).any(|(seq, stored)| seq != stored.seq) {
         return Err(OpenError::BadSeed("its events are not numbered from 0"));
     }
-    let projection = Projection::of(seed);
+    let mut projection = Projection::default();
+    for stored in seed {
+        if order::fault(&projection, stored).is_some() {
+            return Err(OpenError::BadSeed("its events do not follow each other"));
+        }
+        projection.apply(stored);
+    }
     if projection.open_turn().is_some() {
         return Err(OpenError::BadSeed("it ends in the middle of a turn"));
     }
@@ -140,16 +149,20 @@ impl Agent {
         spec: AgentSpec,
     ) -> Result<AgentHandle, OpenError> {
         let id = spec.id.clone().unwrap_or_else(AgentId::fresh);
+        if spec.parent.as_ref() == Some(&id) {
+            return Err(OpenError::OwnParent(id));
+        }
         let seed = spec.seed.unwrap_or_default();
         let projection = past(&seed)?;
         let inherited = (!seed.is_empty()).then(|| Inherited {
             events: projection.next_seq(),
             turns: projection.turn(),
         });
+        let is_root = spec.depth == 0 && spec.parent.is_none();
         let start = SessionStart {
             parent: spec.parent,
             label: Some(spec.label),
-            origin: if spec.depth == 0 {
+            origin: if is_root {
                 Origin::Root
             } else {
                 Origin::Subagent

@@ -1,18 +1,20 @@
 //! What an agent that goes on with a session asks of its log: the same for one that is resumed and for who
 //! only looks.
 
+pub(crate) mod order;
+pub(crate) mod rule;
+
 use super::{StoreError, Visit};
 use crate::agent::{AgentHost, OpenError};
-use crate::{AgentId, Event, Projection, StoredEvent};
-
-/// From here on a number cannot be counted on from.
-const IMPOSSIBLE: u64 = 1 << 63;
+use crate::{AgentId, Event, Extension, Projection, StoredEvent};
+use rule::EventCheck;
 
 /// Folds a log, and keeps the first thing that a later event cannot mend.
 pub(crate) struct Examination<'a> {
     host: &'a AgentHost,
     id: &'a AgentId,
     projection: Projection,
+    checks: Vec<EventCheck>,
     fault: Option<StoreError>,
 }
 
@@ -22,6 +24,7 @@ impl<'a> Examination<'a> {
             host,
             id,
             projection: Projection::default(),
+            checks: checks(host, id),
             fault: None,
         }
     }
@@ -31,43 +34,67 @@ impl<'a> Examination<'a> {
             return;
         }
         self.fault = self.fault_of(stored);
-        if self.fault.is_none() {
-            self.projection.apply(stored);
+        if self.fault.is_some() {
+            return;
         }
+        if let Event::SessionStart(start) = &stored.event
+            && start.inherited.is_some()
+        {
+            self.checks = checks(self.host, self.id);
+        }
+        self.projection.apply(stored);
     }
 
-    fn fault_of(&self, stored: &StoredEvent) -> Option<StoreError> {
-        let place = || format!("session {}, event {}", self.id, stored.seq);
-        match &stored.event {
+    fn fault_of(&mut self, stored: &StoredEvent) -> Option<StoreError> {
+        let place = format_args!("session {}, event {}", self.id, stored.seq);
+        let what = match &stored.event {
             Event::Extension(extension) if !self.host.knows(extension) => {
-                Some(StoreError::UnknownEvent {
-                    place: place(),
+                return Some(StoreError::UnknownEvent {
+                    place: place.to_string(),
                     kind: extension.kind.clone(),
-                })
+                });
             }
-            event if greatest_number(event) >= IMPOSSIBLE => Some(StoreError::Corrupt {
-                place: place(),
-                what: format!("impossible number {}", greatest_number(event)),
-            }),
-            _ => None,
-        }
+            Event::Extension(extension) if extension.is_ignorable() => return None,
+            Event::Extension(extension) => order::fault(&self.projection, stored)
+                .or_else(|| first_fault(&mut self.checks, extension)),
+            _ => order::fault(&self.projection, stored),
+        };
+        what.map(|what| StoreError::Corrupt {
+            place: place.to_string(),
+            what,
+        })
     }
 
     pub(crate) fn end(self) -> Result<Projection, StoreError> {
-        self.fault.map_or(Ok(self.projection), Err)
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let start = self.projection.start();
+        let ring = start.and_then(|start| order::lineage(self.id, start, |id| self.parent_of(id)));
+        match ring {
+            Some(what) => Err(StoreError::Corrupt {
+                place: format!("session {}", self.id),
+                what,
+            }),
+            None => Ok(self.projection),
+        }
+    }
+
+    /// A session above may be gone, or damaged itself: that is its own fault.
+    fn parent_of(&self, id: &AgentId) -> Option<AgentId> {
+        match self.host.store.first(id).ok()??.event {
+            Event::SessionStart(start) => start.parent.clone(),
+            _ => None,
+        }
     }
 }
 
-/// The greatest of the numbers of an event that a later one is counted on from.
-fn greatest_number(event: &Event) -> u64 {
-    match event {
-        Event::TurnStart { turn, generation } => *turn.max(generation),
-        Event::StepStart { turn, step } => *turn.max(step),
-        Event::InboxInserted { message, .. } | Event::MessageUser { message, .. } => {
-            message.source.generation
-        }
-        _ => 0,
-    }
+fn checks(host: &AgentHost, id: &AgentId) -> Vec<EventCheck> {
+    host.event_rules.iter().map(|rule| rule.check(id)).collect()
+}
+
+fn first_fault(checks: &mut [EventCheck], extension: &Extension) -> Option<String> {
+    checks.iter_mut().find_map(|check| check(extension).err())
 }
 
 impl AgentHost {

@@ -7,6 +7,7 @@ mod programs;
 mod run;
 mod stops;
 mod store_faults;
+mod store_order;
 mod stored;
 mod support;
 mod usage;

@@ -1,0 +1,85 @@
+//! What a stored session may say of tasks.
+
+use std::collections::{HashMap, HashSet};
+
+use offshoot_agent::{AgentId, EventCheck, EventRule, Extension};
+use offshoot_task::{TaskId, TaskStatus};
+
+use crate::notices::{SETTLED, STARTED, STOPPING};
+
+/// What a session may say of tasks: names that a registry gives, each begun once, each ended once.
+///
+/// An end without a beginning is taken: the log may have refused the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskRule;
+
+/// No registry has issued so many ids of one kind, and no log passes over so many.
+const MOST_AHEAD: u64 = 1 << 53;
+/// From here on ids run out.
+const MOST: u64 = 1 << 63;
+
+impl EventRule for TaskRule {
+    fn check(&self, _: &AgentId) -> EventCheck {
+        let mut tasks = Tasks::default();
+        Box::new(move |event| match event.kind.as_str() {
+            STARTED => tasks.started(event),
+            STOPPING => task_id(event).map(drop),
+            SETTLED => tasks.settled(event),
+            _ => Ok(()),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Tasks {
+    /// The greatest number of each kind.
+    greatest: HashMap<String, u64>,
+    started: HashSet<TaskId>,
+    settled: HashSet<TaskId>,
+}
+
+impl Tasks {
+    fn started(&mut self, event: &Extension) -> Result<(), String> {
+        let id = task_id(event)?;
+        let kind = event.field("kind").unwrap_or_default();
+        if kind != id.kind() {
+            return Err(format!("the task {id} of the kind {kind:?}"));
+        }
+        let greatest = self.greatest.entry(kind.to_owned()).or_default();
+        if id.number() > greatest.saturating_add(MOST_AHEAD) || id.number() > MOST {
+            return Err(format!(
+                "impossible task id {id}: expected at most {}",
+                greatest.saturating_add(MOST_AHEAD).min(MOST)
+            ));
+        }
+        *greatest = id.number().max(*greatest);
+        match self.started.insert(id.clone()) {
+            true => Ok(()),
+            false => Err(format!("the task {id} was started before")),
+        }
+    }
+
+    fn settled(&mut self, event: &Extension) -> Result<(), String> {
+        let id = task_id(event)?;
+        let status = event.field("status").unwrap_or_default();
+        let ends = [
+            TaskStatus::Completed,
+            TaskStatus::Killed,
+            TaskStatus::Failed,
+        ];
+        if !ends.iter().any(|end| end.as_str() == status) {
+            return Err(format!("the task {id} ended with the status {status:?}"));
+        }
+        match self.settled.insert(id.clone()) {
+            true => Ok(()),
+            false => Err(format!("the task {id} ended before")),
+        }
+    }
+}
+
+fn task_id(event: &Extension) -> Result<TaskId, String> {
+    let id = event.field("task_id").unwrap_or_default();
+    // Shown with its escapes: it may hold anything.
+    id.parse()
+        .map_err(|error| format!("a {} event with the task id {id:?}: {error}", event.kind))
+}
