@@ -79,6 +79,11 @@ pub trait Sessions: Send + Sync + 'static {
 
     /// Whether sessions are stored.
     fn can_load(&self) -> bool;
+
+    /// What a client is told that wants to load a session when sessions are not stored.
+    fn not_stored(&self) -> String {
+        "the sessions of this agent are not stored".to_owned()
+    }
 }
 
 /// Serves one client, until its input ends, `stop` is cancelled or the connection fails; then every
@@ -265,6 +270,11 @@ impl Server {
                 let opened = self.0.sessions.load(&id, &folder).map_err(invalid)?;
                 self.enter(opened, client).replay();
                 Ok(json!({}))
+            }
+            "session/load" => {
+                let mut error = Error::method_not_found();
+                error.message = format!("session/load: {}", self.0.sessions.not_stored());
+                Err(error)
             }
             _ => Err(Error::method_not_found()),
         }

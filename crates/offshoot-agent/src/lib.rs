@@ -61,4 +61,4 @@ pub use store::{
     AppendError, Flushed, JsonlStore, MemoryStore, OpenedSession, SessionLog, SessionStore,
     StoreError, SyncPolicy, Visit,
 };
-pub use tool::{Deadline, FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};
+pub use tool::{Deadline, Effects, FilterError, Tool, ToolCall, ToolFilter, ToolOutput, ToolSet};

@@ -1,5 +1,7 @@
 //! The contract of a tool, and the set of tools that an agent may use.
 
+mod effects;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Agent, CallId, StepKey};
+pub use effects::Effects;
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
@@ -155,6 +158,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether a call with these arguments may run beside its siblings.
     fn is_parallel_safe(&self, _args: &Value) -> bool {
         false
+    }
+
+    /// What its calls may change.
+    fn effects(&self) -> Effects {
+        Effects::UNKNOWN
     }
 
     /// Whether the children of an agent that has the tool get it, too.

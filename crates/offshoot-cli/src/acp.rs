@@ -175,6 +175,10 @@ impl Sessions for Roots {
     fn can_load(&self) -> bool {
         self.store.is_some()
     }
+
+    fn not_stored(&self) -> String {
+        "sessions are not stored; start `offshoot acp` with --store DIR".to_owned()
+    }
 }
 
 /// Ends what a root has started: its user has cancelled.

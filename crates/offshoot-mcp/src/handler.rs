@@ -14,7 +14,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult, CustomRequest,
     CustomResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, ServerResult, SetLevelRequestParams, UpdateTaskParams,
+    ServerConfig, ServerResult, SetLevelRequestParams, ToolAnnotations, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
@@ -28,17 +28,33 @@ use crate::server::Shared;
 /// Too much at once. The code is one of those that are left to servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
-const INSTRUCTIONS: &str = "Work in the background, and subagents. A command or a subagent that runs \
+const WITH_SUBAGENTS: &str = "Work in the background, and subagents. A command or a subagent that runs \
 in the background goes on while you work: you get its id at once. When something of yours ends, or a \
 subagent writes to you, a line that begins with [notice] is added to the next result of any of these \
 tools. task_output reads a task, and waits for its end with wait: true; task_list shows your tasks, \
 list_agents your subagents. Everything ends with this connection.";
 
+const WITHOUT_SUBAGENTS: &str = "Work in the background. A command that runs in the background goes on \
+while you work: you get its id at once. When something of yours ends, a line that begins with [notice] \
+is added to the next result of any of these tools. task_output reads a task, and waits for its end with \
+wait: true; task_list shows your tasks. Everything ends with this connection.";
+
+/// The tool without which there are no subagents to speak of.
+const LIST_AGENTS: &str = "list_agents";
+
 /// A tool as clients are told about it.
 pub(crate) fn listed(tool: &dyn Tool) -> rmcp::model::Tool {
     let schema = tool.input_schema().as_object().cloned().unwrap_or_default();
     let (name, description) = (tool.name().to_owned(), tool.description().to_owned());
-    rmcp::model::Tool::new(name, description, schema)
+    let effects = tool.effects();
+    let annotations = ToolAnnotations::from_raw(
+        None,
+        Some(effects.is_read_only()),
+        Some(effects.is_destructive()),
+        Some(effects.is_idempotent()),
+        Some(effects.is_open_world()),
+    );
+    rmcp::model::Tool::new(name, description, schema).with_annotations(annotations)
 }
 
 /// The connections of sessions over HTTP, by the id of the session. One that has called no tool has
@@ -96,6 +112,14 @@ impl Handler {
 
     fn server(&self) -> &Shared {
         &self.shared.server().0
+    }
+
+    /// What a client's model is told besides the tools themselves.
+    fn instructions(&self) -> &'static str {
+        match self.server().parts.kit.tools.get(LIST_AGENTS) {
+            Some(_) => WITH_SUBAGENTS,
+            None => WITHOUT_SUBAGENTS,
+        }
     }
 
     /// Only the newer generation knows what the answer means.
@@ -213,7 +237,7 @@ impl ServerHandler for Handler {
         let version = self.server().settings.version.clone();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("offshoot", version))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.instructions())
     }
 
     async fn initialize(

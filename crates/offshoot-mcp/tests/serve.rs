@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
-    AgentHost, AgentKit, AgentSettings, DriverError, Event, EventRecord, MemoryStore,
+    AgentHost, AgentKit, AgentSettings, DriverError, Effects, Event, EventRecord, MemoryStore,
     ObserverGuard, Prompt, StepContext, StepOutcome, Tool, ToolCall, ToolOutput, ToolSet,
     TurnDriver,
 };
 use offshoot_mcp::{McpServer, McpSettings, ServerParts};
 use offshoot_task::{TaskConfig, TaskRegistry};
+use offshoot_tools::schema::Variant;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -43,6 +44,13 @@ impl Tool for Waits {
 
     fn input_schema(&self) -> &Value {
         &self.schema
+    }
+
+    fn effects(&self) -> Effects {
+        match self.deaf {
+            true => Effects::STOPS_OWN,
+            false => Effects::READS,
+        }
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
@@ -190,6 +198,26 @@ async fn calls_that_are_tasks_have_a_limit_of_their_own() {
     assert_eq!(client.said(), said);
     let third = client.call("waits").await;
     assert_eq!(third["resultType"], "task", "{third}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_are_listed_as_they_declare_themselves() {
+    let mut client = Client::of(McpSettings::default());
+    let listed = client.ask("tools/list", json!({})).await;
+    let expected = [false, true].map(|deaf| {
+        let schema = json!({"type": "object"});
+        Variant::Mcp.describe(&Waits { deaf, schema })
+    });
+    assert_eq!(listed["tools"], json!(expected));
+    assert_eq!(expected[0]["annotations"]["readOnlyHint"], true);
+    assert_eq!(expected[1]["annotations"]["readOnlyHint"], false);
+    // Without subagents there is no word of them.
+    let told = client.ask("server/discover", json!({})).await;
+    let words = told["instructions"].as_str().unwrap();
+    assert!(
+        words.contains("background") && !words.contains("agent"),
+        "{words}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

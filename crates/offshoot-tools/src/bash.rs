@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Deadline, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Deadline, Effects, Tool, ToolCall, ToolOutput};
 use offshoot_core::{Scope, text};
 use offshoot_shell::{
     Guardian, ProgramOutcome, ShellCommand, ShellConfig, ShellRun, ShellTask, SpillConfig,
@@ -283,6 +283,11 @@ impl Tool for Bash {
 
     fn input_schema(&self) -> &Value {
         &self.schema
+    }
+
+    /// A command may do anything.
+    fn effects(&self) -> Effects {
+        Effects::UNKNOWN
     }
 
     fn deadline(&self) -> Deadline {

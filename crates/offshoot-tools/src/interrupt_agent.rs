@@ -2,7 +2,7 @@
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{AgentId, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{AgentId, Effects, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_subagent::{Authority, DeliverError, StopReply, Subagents};
 use schemars::JsonSchema;
@@ -79,6 +79,11 @@ impl Tool for InterruptAgent {
 
     fn input_schema(&self) -> &Value {
         &self.schema
+    }
+
+    /// Twice is more: the second call stops the tasks that the child waits for.
+    fn effects(&self) -> Effects {
+        Effects::STOPS_OWN
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

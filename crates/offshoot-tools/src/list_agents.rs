@@ -4,7 +4,7 @@ use crate::fit::{Room, fit_list};
 use crate::refusal::{Refusal, answer};
 use crate::shape::Shape;
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Effects, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_subagent::{Listed, Subagents};
 use schemars::JsonSchema;
@@ -126,6 +126,10 @@ impl Tool for ListAgents {
 
     fn is_parallel_safe(&self, _: &Value) -> bool {
         true
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::READS
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

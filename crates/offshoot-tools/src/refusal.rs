@@ -1,10 +1,14 @@
 //! A call that is refused: a code and a sentence for the model, from typed errors.
 
-use offshoot_agent::ToolOutput;
+use offshoot_agent::{Agent, ToolOutput};
 use offshoot_subagent::DeliverError;
 use offshoot_task::AccessError;
 
 use crate::arguments::ArgumentError;
+use crate::task_list::TaskList;
+
+/// The code of an id that its caller has no task of.
+pub(crate) const UNKNOWN_TASK: &str = "UNKNOWN_TASK";
 
 /// Why a call came to nothing.
 #[derive(Debug)]
@@ -19,6 +23,16 @@ impl Refusal {
             code,
             message: message.to_string(),
         }
+    }
+
+    /// The same, and where the ids are that are known, when it is about one that is not and the caller
+    /// has the tool that shows them.
+    pub(crate) fn with_way_out(mut self, caller: &Agent) -> Self {
+        let can_list = || caller.kit().tools.get(TaskList::NAME).is_some();
+        if self.code == UNKNOWN_TASK && can_list() {
+            self.message = format!("{}; {} shows yours", self.message, TaskList::NAME);
+        }
+        self
     }
 
     /// The same under a heading.

@@ -2,7 +2,7 @@
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Effects, Tool, ToolCall, ToolOutput};
 use offshoot_subagent::{Destination, Subagents};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -78,6 +78,11 @@ impl Tool for SendMessage {
 
     fn input_schema(&self) -> &Value {
         &self.schema
+    }
+
+    /// The subagent may do whatever its own tools can.
+    fn effects(&self) -> Effects {
+        Effects::UNKNOWN
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

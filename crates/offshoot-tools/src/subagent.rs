@@ -8,7 +8,7 @@
 
 use crate::refusal::{Refusal, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Agent, Deadline, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Agent, Deadline, Effects, Tool, ToolCall, ToolOutput};
 use offshoot_core::text;
 use offshoot_subagent::{
     ChildRequest, EndedRun, Mode, OneShotResult, Outcome, StartError, StopSignal, Subagents,
@@ -389,6 +389,11 @@ impl Tool for SubagentTool {
 
     fn is_parallel_safe(&self, _: &Value) -> bool {
         true
+    }
+
+    /// The subagent may do whatever its own tools can.
+    fn effects(&self) -> Effects {
+        Effects::UNKNOWN
     }
 
     fn deadline(&self) -> Deadline {

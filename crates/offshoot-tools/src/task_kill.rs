@@ -1,8 +1,8 @@
 //! `task_kill`: stops one of the caller's tasks.
 
-use crate::refusal::{Refusal, answer};
+use crate::refusal::{Refusal, UNKNOWN_TASK, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Effects, Tool, ToolCall, ToolOutput};
 use offshoot_task::{KillOutcome, StoppedBy, TaskRegistry};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl TaskKill {
     fn run(&self, call: &ToolCall) -> Result<ToolOutput, Refusal> {
         let args = Arguments::new(&call.args);
         let id = args.text("task_id", task_view::ID_EXPECTED)?;
-        let id = task_view::parse_id(id).map_err(|m| Refusal::new("UNKNOWN_TASK", m))?;
+        let id = task_view::parse_id(id).map_err(|m| Refusal::new(UNKNOWN_TASK, m))?;
         let reason = args.optional_text("reason", "a text")?;
         let caller = call.agent.scope().id();
         let outcome = self
@@ -84,7 +84,14 @@ impl Tool for TaskKill {
         &self.schema
     }
 
+    fn effects(&self) -> Effects {
+        Effects::STOPS_OWN.once()
+    }
+
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
-        Box::pin(async move { answer(self.run(&call)) })
+        Box::pin(async move {
+            let output = self.run(&call);
+            answer(output.map_err(|refusal| refusal.with_way_out(&call.agent)))
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! `task_list`: the caller's background tasks.
 
 use futures::future::BoxFuture;
-use offshoot_agent::{Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Effects, Tool, ToolCall, ToolOutput};
 use offshoot_task::TaskRegistry;
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -50,6 +50,10 @@ impl Tool for TaskList {
 
     fn is_parallel_safe(&self, _: &Value) -> bool {
         true
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::READS
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {

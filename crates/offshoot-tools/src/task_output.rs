@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::refusal::{Refusal, answer};
+use crate::refusal::{Refusal, UNKNOWN_TASK, answer};
 use futures::future::BoxFuture;
-use offshoot_agent::{Deadline, Tool, ToolCall, ToolOutput};
+use offshoot_agent::{Deadline, Effects, Tool, ToolCall, ToolOutput};
 use offshoot_task::{AccessError, TaskId, TaskRegistry, Waited};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl TaskOutput {
     async fn run(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         let args = Arguments::new(&call.args);
         let id = args.text("task_id", task_view::ID_EXPECTED)?;
-        let id = task_view::parse_id(id).map_err(|m| Refusal::new("UNKNOWN_TASK", m))?;
+        let id = task_view::parse_id(id).map_err(|m| Refusal::new(UNKNOWN_TASK, m))?;
         let wait = args.optional_flag("wait")?.unwrap_or(false);
         let timeout = args.optional_millis("timeout_ms")?;
         let waited = if wait {
@@ -176,11 +176,19 @@ impl Tool for TaskOutput {
         true
     }
 
+    fn effects(&self) -> Effects {
+        Effects::READS
+    }
+
     fn deadline(&self) -> Deadline {
         Deadline::Never
     }
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
-        Box::pin(async move { answer(self.run(call).await) })
+        Box::pin(async move {
+            let caller = call.agent.clone();
+            let output = self.run(call).await;
+            answer(output.map_err(|refusal| refusal.with_way_out(&caller)))
+        })
     }
 }

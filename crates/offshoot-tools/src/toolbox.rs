@@ -39,23 +39,27 @@ impl fmt::Debug for Toolbox {
 
 impl Toolbox {
     /// Makes the tools over a registry and a delegation service, and begins to deliver notices to
-    /// the agents of that service's host.
+    /// the agents of that service's host. A service whose limit of depth is 0 has no delegation tools.
     #[must_use]
     pub fn install(tasks: &TaskRegistry, subagents: &Subagents, settings: ToolsSettings) -> Self {
         let room = Room::new(settings.task_output.max_bytes);
+        // What can never start a child has nothing to delegate with, and nobody to write to.
+        let delegates = subagents.settings().max_depth > 0;
         let sections = sections::all(&settings);
         let agents = subagents.host().agents.clone();
         let notices = Arc::new(TaskNotices::new(agents, tasks.clone(), settings.notices));
         subagents.set_live_work(Arc::new(RegistryWork::new(Arc::clone(&notices))));
         let notices = tasks.observe(notices);
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-        for tool in settings.subagents {
-            let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, room);
-            tools.push(Arc::new(tool));
+        if delegates {
+            for tool in settings.subagents {
+                let tool = SubagentTool::new(subagents.clone(), tasks.clone(), tool, room);
+                tools.push(Arc::new(tool));
+            }
+            tools.push(Arc::new(SendMessage::new(subagents.clone())));
+            tools.push(Arc::new(InterruptAgent::new(subagents.clone())));
+            tools.push(Arc::new(ListAgents::new(subagents.clone(), room)));
         }
-        tools.push(Arc::new(SendMessage::new(subagents.clone())));
-        tools.push(Arc::new(InterruptAgent::new(subagents.clone())));
-        tools.push(Arc::new(ListAgents::new(subagents.clone(), room)));
         tools.push(Arc::new(TaskOutput::new(
             tasks.clone(),
             settings.task_output,

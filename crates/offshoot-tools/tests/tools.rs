@@ -4,10 +4,13 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use offshoot_agent::{Agent, AgentSpec, Prompt, ToolFilter};
+use offshoot_tools::schema::Variant;
 use serde_json::{Value, json};
-use support::{World, soon};
+use support::{Setup, World, soon};
 
 fn walk(value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     match value {
@@ -291,7 +294,10 @@ async fn o139_o140_a_list_has_the_callers_tasks_only() {
             foreign.text.replace("render-2", "X"),
             unknown.text.replace("render-99", "X")
         );
-        assert_eq!(impossible.text, "Error: unknown task no such thing");
+        assert_eq!(
+            impossible.text,
+            "Error: unknown task no such thing; task_list shows yours"
+        );
         for output in [&foreign, &unknown, &impossible] {
             assert_eq!(
                 output.code.as_deref(),
@@ -459,4 +465,73 @@ async fn b061_long_lists_keep_their_end_and_say_how_much_is_missing() {
     );
     drop(ends);
     world.close(&root).await;
+}
+
+#[tokio::test]
+async fn each_tool_says_what_its_calls_may_change() {
+    let world = World::new();
+    // Read only, destructive, idempotent, open to the world.
+    let hints = |name: &str| {
+        let tool = Arc::clone(world.toolbox.tools.get(name).unwrap());
+        let told = Variant::Mcp.describe(tool.as_ref());
+        [
+            "readOnlyHint",
+            "destructiveHint",
+            "idempotentHint",
+            "openWorldHint",
+        ]
+        .map(|hint| told["annotations"][hint].as_bool().unwrap())
+    };
+    for reads in ["task_output", "task_list", "list_agents"] {
+        assert_eq!(hints(reads), [true, false, true, false], "{reads}");
+    }
+    assert_eq!(hints("task_kill"), [false, true, true, false]);
+    assert_eq!(hints("interrupt_agent"), [false, true, false, false]);
+    for anything in ["bash", "subagent", "send_message"] {
+        assert_eq!(hints(anything), [false, true, false, true], "{anything}");
+    }
+    // What changes nothing disturbs no sibling.
+    for tool in world.toolbox.tools.iter() {
+        let harmless = !tool.effects().is_read_only() || tool.is_parallel_safe(&json!({}));
+        assert!(harmless, "{}", tool.name());
+    }
+}
+
+#[tokio::test]
+async fn without_depth_there_is_nothing_to_delegate_with() {
+    let mut setup = Setup::default();
+    setup.subagents.max_depth = 0;
+    let world = World::with(setup);
+    let names: Vec<_> = world.toolbox.tools.iter().map(|t| t.name()).collect();
+    assert_eq!(names, ["task_output", "task_list", "task_kill", "bash"]);
+    let prompt = Prompt::new(world.toolbox.sections.iter().cloned());
+    let shown = prompt.render(&world.toolbox.tools);
+    assert!(
+        !shown.contains("subagent") && !shown.contains("send_message"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn who_has_no_listing_is_not_sent_to_it() {
+    let world = World::new();
+    let root = world.root();
+    let mut kit = root.kit().clone();
+    let deny = ToolFilter {
+        allow: None,
+        deny: Some(vec!["task_list".to_owned()]),
+    };
+    kit.tools = kit.tools.restrict(&deny).unwrap();
+    let spec = AgentSpec::root(kit);
+    let agent = Agent::create(&world.host, None, spec).unwrap().into_agent();
+    let args = json!({"task_id": "bash-9"});
+    for tool in ["task_output", "task_kill"] {
+        let has = world.call(&root, tool, args.clone()).await;
+        assert_eq!(
+            has.text,
+            "Error: unknown task bash-9; task_list shows yours"
+        );
+        let has_not = world.call(&agent, tool, args.clone()).await;
+        assert_eq!(has_not.text, "Error: unknown task bash-9");
+    }
 }

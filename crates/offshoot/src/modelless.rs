@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
-    DriverError, StepContext, StepOutcome, Tool, ToolCall, ToolOutput, TurnDriver,
+    DriverError, Effects, StepContext, StepOutcome, Tool, ToolCall, ToolOutput, TurnDriver,
 };
 use serde_json::Value;
 
@@ -34,6 +34,10 @@ impl Tool for Refusing {
 
     fn input_schema(&self) -> &Value {
         self.tool.input_schema()
+    }
+
+    fn effects(&self) -> Effects {
+        self.tool.effects()
     }
 
     fn call(&self, _: ToolCall) -> BoxFuture<'_, ToolOutput> {

@@ -416,6 +416,20 @@ fn an_id_in_use_is_refused_and_its_request_goes_on() {
 }
 
 #[test]
+fn a_load_without_a_store_says_what_is_missing() {
+    let place = Place::new();
+    let script = json!({ "agents": { "root": [{ "text": "fine" }] } });
+    let mut editor = Editor::of(&place, script, &[]);
+    editor.session(&place);
+    let load = json!({ "sessionId": "x", "cwd": "/", "mcpServers": [] });
+    let refused = editor.ask("load", "session/load", load);
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    let words = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(words.contains("--store DIR"), "{refused}");
+    assert_eq!(editor.end(), Some(0));
+}
+
+#[test]
 fn nothing_is_done_before_the_handshake() {
     let place = Place::new();
     let script = json!({ "agents": { "root": [{ "text": "fine" }] } });

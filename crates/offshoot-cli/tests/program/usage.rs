@@ -420,8 +420,10 @@ fn the_tools_are_shown_as_each_kind_of_client_takes_them() {
 #[test]
 fn the_tools_are_listed_as_the_configuration_exposes_them() {
     let place = Place::new();
-    let names = |args: &[&str]| -> Vec<String> {
-        let output = place.offshoot(args).output().expect("the program");
+    let names_below = |depth: &str, args: &[&str]| -> Vec<String> {
+        let mut program = place.offshoot(args);
+        let output = program.env("OFFSHOOT_DEPTH", depth).output();
+        let output = output.expect("the program");
         assert_eq!(output.status.code(), Some(0));
         let tools: Vec<serde_json::Value> =
             serde_json::from_slice(&output.stdout).expect("an array");
@@ -438,10 +440,19 @@ fn the_tools_are_listed_as_the_configuration_exposes_them() {
             })
             .collect()
     };
+    let names = |args: &[&str]| names_below("0", args);
     let all = names(&["tools", "--json"]);
     for name in ["subagent", "bash", "task_output", "send_message"] {
         assert!(all.iter().any(|tool| tool == name), "{name} in {all:?}");
     }
     let fewer = names(&["tools", "--json", "--set", "tools.bash.enabled=false"]);
     assert!(!fewer.iter().any(|tool| tool == "bash"), "{fewer:?}");
+    // What nobody can delegate with is not shown.
+    let alone = ["task_output", "task_list", "task_kill", "bash"];
+    assert_eq!(
+        names(&["tools", "--json", "--set", "limits.max_depth=0"]),
+        alone
+    );
+    assert_eq!(names_below("3", &["tools", "--json"]), alone);
+    assert_eq!(names_below("2", &["tools", "--json"]), all);
 }

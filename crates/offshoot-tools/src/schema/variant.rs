@@ -5,7 +5,7 @@
 //!
 //! | variant | what it takes |
 //! |---|---|
-//! | `mcp` | the schema as it is |
+//! | `mcp` | the schema as it is, and what calls may change |
 //! | `anthropic` | the schema as it is |
 //! | `openai-strict` | each property is required; one that may be left out may be `null` instead; no object has room for other properties |
 //! | `gemini` | the keys that its `Schema` type has; `nullable` instead of a second type; no parameters rather than an empty object |
@@ -15,7 +15,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use offshoot_agent::Tool;
+use offshoot_agent::{Effects, Tool};
 use serde_json::{Map, Value, json};
 
 /// A kind of client.
@@ -62,6 +62,7 @@ impl Variant {
                 "name": name,
                 "description": description,
                 "inputSchema": schema,
+                "annotations": annotations(tool.effects()),
             }),
             Self::OpenAiStrict => json!({
                 "type": "function",
@@ -84,6 +85,16 @@ impl Variant {
             }
         }
     }
+}
+
+/// What a tool may change, in the words of the Model Context Protocol.
+fn annotations(effects: Effects) -> Value {
+    json!({
+        "readOnlyHint": effects.is_read_only(),
+        "destructiveHint": effects.is_destructive(),
+        "idempotentHint": effects.is_idempotent(),
+        "openWorldHint": effects.is_open_world(),
+    })
 }
 
 impl fmt::Display for Variant {

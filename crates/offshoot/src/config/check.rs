@@ -11,6 +11,7 @@ use offshoot_task::TaskConfig;
 use super::children::{BackgroundMode, SubagentConfig, ToolFilter};
 use super::error::ConfigErrorKind;
 use super::{BUILT_IN_TOOLS, Config};
+#[cfg(feature = "process")]
 pub(crate) use programs::exit_code;
 pub(super) use programs::missing_folder;
 

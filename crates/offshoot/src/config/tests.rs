@@ -537,6 +537,7 @@ fn an_overlong_argument_is_refused_where_it_stands() {
 }
 
 /// Layers with a process entry that runs in `cwd`, for a run in `folder`.
+#[cfg(feature = "process")]
 fn in_folder(cwd: &str, folder: Option<&std::path::Path>) -> ConfigLayers {
     let process = json!([{ "name": "p", "command": "cat", "cwd": cwd }]);
     let subagent = json!([{ "provider": "p", "background_mode": "one-shot" }]);
