@@ -25,6 +25,7 @@ mod label;
 mod lines;
 mod members;
 mod program;
+mod subreaper;
 mod tail;
 mod tree;
 
@@ -34,4 +35,5 @@ pub use error::SpawnError;
 pub use guardian::Guardian;
 pub use lines::{Line, LineReader};
 pub use program::{Program, ProgramConfig, ProgramRun, Reach};
+pub use subreaper::Subreaper;
 pub use tail::TailText;

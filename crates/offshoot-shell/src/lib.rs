@@ -39,7 +39,7 @@ mod task;
 
 pub use command::{ShellCommand, ShellConfig};
 pub use offshoot_core::process::{
-    EnvPolicy, Guardian, ProgramEnd, ProgramOutcome, Reach, SpawnError,
+    EnvPolicy, Guardian, ProgramEnd, ProgramOutcome, Reach, SpawnError, Subreaper,
 };
 pub use outcome::task_outcome;
 pub use run::ShellRun;

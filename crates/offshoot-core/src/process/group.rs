@@ -13,7 +13,8 @@ use tokio::task::spawn_blocking;
 
 use super::guardian::{Covers, Guardian, Listed};
 use super::members;
-use super::tree::{self, Mark, Tree};
+use super::subreaper;
+use super::tree::{self, Identity, Mark, Tree};
 
 // Invariants
 // 1. The leader's pid is the id of the group. The system gives the number to nobody else while the
@@ -27,6 +28,7 @@ pub(crate) struct Group {
     /// `None` after the leader was reaped.
     leader: Option<Pid>,
     id: Pid,
+    identity: Identity,
     exits: tokio::signal::unix::Signal,
     /// What has left the group, when that is killed too.
     tree: Option<Tree>,
@@ -46,9 +48,11 @@ impl Group {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw)
             .ok_or_else(|| io::Error::other("the process has no id"))?;
+        let identity = tree::identity(id);
         let exits = match signal(SignalKind::child()) {
             Ok(exits) => exits,
             Err(error) => {
+                subreaper::ended(identity);
                 let _ = kill_process_group(id, Signal::KILL);
                 let _ = child.try_wait();
                 return Err(error);
@@ -58,8 +62,9 @@ impl Group {
             child,
             leader: Some(id),
             id,
+            identity,
             exits,
-            tree: mark.map(|mark| Tree::new(mark, id)),
+            tree: mark.map(|mark| Tree::new(mark, identity)),
             cleared: false,
             listed: None,
             #[cfg(test)]
@@ -165,6 +170,9 @@ impl Group {
     /// group is killed on the way.
     pub(crate) async fn clear(&mut self) -> bool {
         self.cleared = self.is_gone() && self.clear_tree().await;
+        if self.cleared {
+            subreaper::ended(self.identity);
+        }
         self.cleared
     }
 
@@ -181,5 +189,6 @@ impl Drop for Group {
             return;
         }
         self.send_to_all(Signal::KILL);
+        subreaper::ended(self.identity);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::process::Pid;
 
 use super::label::{LIMIT, Label};
+use super::subreaper::{self, Role};
 use super::tree::{MARK, host_mark};
 
 // Invariants
@@ -242,7 +243,8 @@ impl State {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        let process = command.spawn()?;
+        let id = |child: &Child| Some(child.id());
+        let process = subreaper::spawn(Role::Attendant, || command.spawn(), id)?;
         if let Some(pipe) = &process.stdin {
             // A guardian that somebody has stopped must not stop us: it is replaced when its pipe is full.
             rustix::io::ioctl_fionbio(pipe, true)?;

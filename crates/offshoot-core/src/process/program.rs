@@ -17,6 +17,7 @@ use super::env::{EnvPolicy, looks_secret};
 use super::error::SpawnError;
 use super::group::Group;
 use super::guardian::Guardian;
+use super::subreaper::{self, Role};
 use super::tree::{MARK, Mark};
 
 // The life of a run; each arrow is taken once, and `wait` goes on where a dropped `wait` was:
@@ -251,7 +252,10 @@ impl ProgramRun {
         if let Some(guardian) = &config.guardian {
             guardian.ready();
         }
-        let child = command.spawn()?;
+        let role = Role::Command {
+            whole: mark.is_some(),
+        };
+        let child = subreaper::spawn(role, || command.spawn(), tokio::process::Child::id)?;
         let mut group = Group::new(child, mark)?;
         if let Some(guardian) = &config.guardian {
             group.guard(guardian);

@@ -7,11 +7,8 @@
 //! - found: every process that has one of the marks; every process whose line of parents leads to one, or
 //!   to the shell of the command while that lives; and those that were found once, until they end;
 //! - not found: one that got away without the second mark, before that was there, has cleared its
-//!   environment, and whose parents are gone; and one that another user runs.
-//!
-//! A child subreaper would not find more. It makes this process the parent of all such orphans, without
-//! saying whose they are, next to children that other parts of the program have started; and it is a
-//! setting of the whole process, which is not a library's to change.
+//!   environment, and whose parents are gone, unless this process is a [`Subreaper`](super::Subreaper); and
+//!   one that another user runs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +17,7 @@ use rustix::process::{Pid, Signal};
 
 use super::label::Label;
 use super::members;
+use super::subreaper;
 
 /// The variable that has the marks of a command, and of those that it was started by, outermost first.
 pub(crate) const MARK: &str = "OFFSHOOT_COMMAND";
@@ -77,6 +75,12 @@ impl Mark {
 /// One process: its number may be given to another one, not with the same start.
 pub(crate) type Identity = (i32, u64);
 
+/// Of a child that is not reaped yet.
+pub(crate) fn identity(child: Pid) -> Identity {
+    let pid = child.as_raw_nonzero().get();
+    (pid, members::read(pid).map_or(0, |child| child.started))
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     mark: Mark,
@@ -88,10 +92,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// Of the command that `leader` leads.
-    pub(crate) fn new(mark: Mark, leader: Pid) -> Self {
-        let pid = leader.as_raw_nonzero().get();
-        let started = members::read(pid).map_or(0, |leader| leader.started);
-        let leader = (pid, started);
+    pub(crate) fn new(mark: Mark, leader: Identity) -> Self {
         Self {
             mark,
             label: Label::put_on(leader),
@@ -118,11 +119,14 @@ impl Tree {
                 || (self.label.zip(members::limits(pid)))
                     .is_some_and(|(label, limits)| label.is_in(&limits))
         };
+        let orphans = subreaper::orphans(self.leader, &all);
         let (mut found, mut others) = (Vec::new(), Vec::new());
         for process in &all {
             let identity = (process.pid, process.started);
             // The leader may be gone, and its number somebody else's.
-            let known = identity == self.leader || self.known.contains(&identity);
+            let known = identity == self.leader
+                || self.known.contains(&identity)
+                || orphans.contains(&identity);
             if known || marked(process.pid) {
                 found.push(identity);
             } else {
