@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::AcpArgs;
 use crate::fault::Fault;
 use crate::run::{Signals, SpillFolder, check_root};
-use crate::{output, setup};
+use crate::{orphans, output, setup};
 
 /// `offshoot acp`.
 pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
@@ -45,6 +45,7 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
         .enable_all()
         .build()
         .context("the asynchronous runtime")?;
+    let adopting = orphans::adopt(&asynchronous);
     let served = asynchronous.block_on(async {
         let mut signals = Signals::listen().context("signals")?;
         let stop = CancellationToken::new();
@@ -65,6 +66,7 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
     });
     // A read of stdin may still be under way, and nobody can end it.
     asynchronous.shutdown_timeout(Duration::from_millis(200));
+    drop(adopting);
     drop(spill);
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),

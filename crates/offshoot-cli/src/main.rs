@@ -8,6 +8,7 @@ mod args;
 mod demo;
 mod fault;
 mod mcp;
+mod orphans;
 mod output;
 mod run;
 mod sessions;

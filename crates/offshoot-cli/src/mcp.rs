@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::McpArgs;
 use crate::fault::Fault;
 use crate::run::{Signals, SpillFolder, check_resumed, session_id};
-use crate::{output, setup};
+use crate::{orphans, output, setup};
 
 const NO_MODEL: &str = "no model is configured, and a subagent needs one: start `offshoot mcp` with \
 --script FILE or --model PROVIDER/MODEL, or configure a provider that brings its own agent";
@@ -74,6 +74,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         .enable_all()
         .build()
         .context("the asynchronous runtime")?;
+    let adopting = orphans::adopt(&asynchronous);
     let served = asynchronous.block_on(async {
         let runtime = finish(builder, model);
         let resumed = match &resume {
@@ -84,6 +85,7 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
     });
     // A read of stdin may still be under way, and nobody can end it.
     asynchronous.shutdown_timeout(Duration::from_millis(100));
+    drop(adopting);
     drop(spill);
     served.map(|()| ExitCode::SUCCESS)
 }

@@ -29,7 +29,7 @@ use crate::fault::Fault;
 use crate::output::json::{self, JsonLines};
 use crate::output::progress::{Progress, Style};
 use crate::sessions::examiner;
-use crate::{output, setup};
+use crate::{orphans, output, setup};
 use host::Host;
 use rest::End;
 pub(crate) use rest::{Limits, closing_limit};
@@ -181,9 +181,11 @@ pub(crate) fn conduct(plan: Plan) -> Result<ExitCode, Fault> {
         .enable_all()
         .build()
         .context("the asynchronous runtime")?;
+    let adopting = orphans::adopt(&runtime);
     let ended = runtime.block_on(Run::new(plan)?.play());
     // What still runs has been told to stop and had its grace.
     runtime.shutdown_timeout(Duration::from_millis(200));
+    drop(adopting);
     ended
 }
 

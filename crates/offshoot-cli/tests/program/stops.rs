@@ -178,3 +178,39 @@ fn after_one_ctrl_c_the_run_settles_by_itself() {
     assert_eq!(result["outcome"], "aborted");
     assert_eq!(ends(child).0, Some(1));
 }
+
+/// It leaves its session, clears its environment, lowers the limit that is its mark and loses its
+/// parent, and only then says its number.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_escapes_from_everything_ends_with_its_command_and_with_the_program() {
+    const BEGIN: &str = r#"setsid env -i PATH="$PATH" prlimit --rttime=1000000:1000000 sh -c 'sh escape.sh $1 $$ &' sh "$1""#;
+    const ESCAPE: &str = r#"
+while read -r _ _ _ parent _ </proc/$$/stat && [ $parent = $2 ]; do :; done
+echo $$ >$1.new; mv $1.new $1
+exec sleep 600
+"#;
+    let place = Place::new();
+    std::fs::write(place.path("begin.sh"), BEGIN).expect("a file");
+    std::fs::write(place.path("escape.sh"), ESCAPE).expect("a file");
+    let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
+    let script = place.script(json!({"prompt": "hi", "agents": {"root": [
+        {"calls": [{"name": "bash", "args": {"command": format!("sh begin.sh over; {}", until("over"))}}]},
+        {"calls": [{"name": "bash", "args": {
+            "command": format!("{}; kill -0 $(cat over) || touch ended; sh begin.sh bg; exec sleep 600", until("over")),
+            "run_in_background": true}}]},
+        {"hang": true}]}}));
+    let mut command = place.offshoot(&["run", "--script", &script, "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while pid(&place, "bg").is_none() || !runs(&place, "bg") {
+        assert!(Instant::now() < deadline, "nothing has escaped");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The first one ended with its command, while the program went on.
+    assert!(place.path("ended").exists() && !runs(&place, "over"));
+    send(&child, "TERM");
+    assert_eq!(ends(child).0, Some(1));
+    assert!(!runs(&place, "bg"));
+}

@@ -131,18 +131,37 @@ pub(crate) fn ended(leader: Identity) {
     state().commands.retain(|one| *one != leader);
 }
 
-/// The orphans among `all` that can be from no command but the one that `leader` leads.
+/// The orphans among `all` that can be from no command but the one that `leader` leads. Those that have
+/// ended are reaped: who asks for them by their number finds them gone.
 pub(crate) fn orphans(leader: Identity, all: &[Process]) -> Vec<Identity> {
     if !state().claimed {
         return Vec::new();
     }
     let orphans = adopted(all, |state, orphan| {
-        orphan.started >= leader.1 && !state.can_be_from_another(orphan, Some(leader))
+        orphan.is_dead()
+            || orphan.started >= leader.1 && !state.can_be_from_another(orphan, Some(leader))
     });
+    let (ended, orphans): (Vec<_>, Vec<_>) = orphans.iter().partition(|one| one.is_dead());
+    ended.into_iter().for_each(reap);
     orphans
         .into_iter()
         .map(|one| (one.pid, one.started))
         .collect()
+}
+
+/// Reaps an adopted process that has ended.
+fn reap(process: &Process) {
+    // Nobody else reaps meanwhile, and no child of ours begins: the number cannot change hands.
+    let _all = all_spawned();
+    if members::read(process.pid).is_none_or(|now| now.started != process.started) {
+        return;
+    }
+    if let Some(pid) = Pid::from_raw(process.pid) {
+        let _ = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+        );
+    }
 }
 
 fn adopted(all: &[Process], wanted: impl Fn(&State, &Process) -> bool) -> Vec<Process> {
@@ -273,15 +292,7 @@ fn any_unreaped() -> bool {
 
 fn reap_adopted() {
     let all: Vec<_> = members::all().collect();
-    for one in adopted(&all, |_, one| one.is_dead()) {
-        if let Some(pid) = Pid::from_raw(one.pid) {
-            // Nobody else waits for it, so the number is still its own.
-            let _ = waitid(
-                WaitId::Pid(pid),
-                WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-            );
-        }
-    }
+    adopted(&all, |_, one| one.is_dead()).iter().for_each(reap);
     let there: Vec<_> = all.iter().map(|one| (one.pid, one.started)).collect();
     let mut state = state();
     state.attendants.retain(|one| there.contains(one));
