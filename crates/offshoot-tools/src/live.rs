@@ -7,7 +7,7 @@ use offshoot_core::text;
 use offshoot_subagent::{Interrupter, LiveWork, ended_run};
 use offshoot_task::{StoppedBy, TaskId, TaskOutcome, TaskSnapshot, TaskStatus};
 
-use crate::notices::{LOST, SETTLED, STARTED, TaskNotices};
+use crate::notices::{EVENT_TYPES, LOST, SETTLED, TaskNotices};
 use crate::past::{EndedTask, OpenTask, open_tasks, owed, taken_and_not_shown};
 use crate::subagent::outcome_of_ended;
 
@@ -30,7 +30,8 @@ impl RegistryWork {
     fn reserve(&self, projection: &Projection) {
         let ids = projection
             .extensions()
-            .filter(|event| event.kind == STARTED);
+            // The log may have refused the beginning of one.
+            .filter(|event| EVENT_TYPES.contains(&event.kind.as_str()));
         let ids = ids.filter_map(|event| event.field("task_id")?.parse::<TaskId>().ok());
         for id in ids {
             self.notices.tasks.reserve_through(id.kind(), id.number());

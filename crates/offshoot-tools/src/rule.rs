@@ -23,7 +23,7 @@ impl EventRule for TaskRule {
         let mut tasks = Tasks::default();
         Box::new(move |event| match event.kind.as_str() {
             STARTED => tasks.started(event),
-            STOPPING => task_id(event).map(drop),
+            STOPPING => tasks.named(event).map(drop),
             SETTLED => tasks.settled(event),
             _ => Ok(()),
         })
@@ -39,13 +39,10 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn started(&mut self, event: &Extension) -> Result<(), String> {
+    /// The task that an event names.
+    fn named(&mut self, event: &Extension) -> Result<TaskId, String> {
         let id = task_id(event)?;
-        let kind = event.field("kind").unwrap_or_default();
-        if kind != id.kind() {
-            return Err(format!("the task {id} of the kind {kind:?}"));
-        }
-        let greatest = self.greatest.entry(kind.to_owned()).or_default();
+        let greatest = self.greatest.entry(id.kind().to_owned()).or_default();
         if id.number() > greatest.saturating_add(MOST_AHEAD) || id.number() > MOST {
             return Err(format!(
                 "impossible task id {id}: expected at most {}",
@@ -53,6 +50,18 @@ impl Tasks {
             ));
         }
         *greatest = id.number().max(*greatest);
+        Ok(id)
+    }
+
+    fn started(&mut self, event: &Extension) -> Result<(), String> {
+        let id = self.named(event)?;
+        let kind = event.field("kind").unwrap_or_default();
+        if kind != id.kind() {
+            return Err(format!("the task {id} of the kind {kind:?}"));
+        }
+        if self.settled.contains(&id) {
+            return Err(format!("the task {id} ended before"));
+        }
         match self.started.insert(id.clone()) {
             true => Ok(()),
             false => Err(format!("the task {id} was started before")),
@@ -60,7 +69,7 @@ impl Tasks {
     }
 
     fn settled(&mut self, event: &Extension) -> Result<(), String> {
-        let id = task_id(event)?;
+        let id = self.named(event)?;
         let status = event.field("status").unwrap_or_default();
         let ends = [
             TaskStatus::Completed,

@@ -239,6 +239,14 @@ fn events_out_of_order_are_refused_and_shown_as_damage() {
         ),
         (vec![settled("x", "failed")], "not a task id"),
         (
+            vec![settled("bash-18446744073709551615", "failed")],
+            "impossible task id",
+        ),
+        (
+            vec![settled("bash-1", "failed"), started("bash-1", "bash")],
+            "the task bash-1 ended before",
+        ),
+        (
             vec![json!({"type": "task/stopping", "task_id": "\u{7}"})],
             "not a task id",
         ),
@@ -394,4 +402,20 @@ fn great_numbers_are_gone_on_from() {
     }
     let text = bounded(&place, &["sessions", "--store", "store"]).stdout;
     assert!(!text.contains(&0x1b));
+}
+
+/// A log that refused the beginning of a task may have its end.
+#[test]
+fn an_id_of_which_only_the_end_is_known_is_not_used_again() {
+    let (place, root) = store();
+    append(&place, &root, &[settled("bash-1", "failed")]);
+    let run = place.events(
+        json!({"agents": {"root": [
+            {"calls": [{"name": "bash", "args": {"command": "true", "run_in_background": true}}]},
+            {"text": "b", "repeat": "forever"}]}}),
+        &["two", "--store", "store", "--resume", &root],
+    );
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.kind("task/started")[0]["task_id"], "bash-2");
+    assert_eq!(listed(&place, &root)["status"], "completed");
 }
