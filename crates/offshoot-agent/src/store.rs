@@ -139,6 +139,9 @@ pub trait SessionLog: Send {
     /// fail any more it shows them to `appended`, in order, and to nobody when they were not appended. By
     /// default it appends them and then shows them; a log that keeps them in memory need not copy them.
     ///
+    /// No lock of the store is held meanwhile: `appended` may read the store. Whether it finds these
+    /// events there is not said; when `take` has returned, everybody does.
+    ///
     /// # Errors
     ///
     /// As [`append`](Self::append).
@@ -244,49 +247,4 @@ pub trait SessionStore: Send + Sync + 'static {
     ///
     /// The medium's.
     fn sessions(&self) -> Result<Vec<AgentId>, StoreError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Event;
-
-    fn event(seq: u64) -> StoredEvent {
-        StoredEvent {
-            seq,
-            time: offshoot_core::Timestamp::from_millis(seq),
-            event: Event::TurnStart {
-                turn: seq + 1,
-                generation: 0,
-            },
-        }
-    }
-
-    #[test]
-    fn what_a_log_takes_is_kept_and_shown_and_a_conflict_shows_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let jsonl = JsonlStore::open_folder(folder.path()).expect("a store");
-        let stores: [&dyn SessionStore; 2] = [&MemoryStore::default(), &jsonl];
-        for store in stores {
-            let id = AgentId::fresh();
-            let mut log = store.create(&id, 0).expect("a session");
-            let mut shown = Vec::new();
-            for batch in [vec![event(0)], vec![event(1), event(2)]] {
-                let expected = batch[0].seq;
-                let taken = log.take(expected, batch, &mut |event| {
-                    // No lock of the store is held meanwhile.
-                    store.read(&id).expect("the log");
-                    shown.push(event.clone());
-                });
-                taken.expect("taken");
-            }
-            let refused = log.take(1, vec![event(1)], &mut |event| shown.push(event.clone()));
-            assert!(matches!(
-                refused,
-                Err(AppendError::Conflict { found: 3, .. })
-            ));
-            assert_eq!(shown, [event(0), event(1), event(2)]);
-            assert_eq!(store.read(&id).expect("the log"), shown);
-        }
-    }
 }

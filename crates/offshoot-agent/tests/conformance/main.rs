@@ -82,6 +82,7 @@ fn the_store_in_memory_passes() {
         "newer version",
         "unknown events",
         "refused appends",
+        "refused takes",
     ];
     assert_eq!(passed.skipped, skipped);
 }
@@ -97,7 +98,11 @@ fn the_store_in_files_passes_with_every_policy() {
     ] {
         let passed = conformance::run(|| Files::medium(sync)).expect("it passes");
         // No file system fails on request; a full disk is tested with the built program.
-        assert_eq!(passed.skipped, ["refused appends"], "{sync:?}");
+        assert_eq!(
+            passed.skipped,
+            ["refused appends", "refused takes"],
+            "{sync:?}"
+        );
     }
 }
 
@@ -106,7 +111,7 @@ fn a_third_store_passes_every_check() {
     let Passed { skipped, passed } =
         conformance::run(|| Box::new(Table::new(None))).expect("it passes");
     assert_eq!(skipped, [""; 0]);
-    assert_eq!(passed.len(), 21);
+    assert_eq!(passed.len(), 24);
 }
 
 /// Each broken promise is found, by the check that is named like it.
@@ -138,6 +143,14 @@ fn a_store_that_breaks_a_promise_fails() {
         (Fault::ReadsAnyVersion, "newer version"),
         (Fault::TakesUnknownEvents, "unknown events"),
         (Fault::AppendsAPart, "refused appends"),
+        (Fault::ShowsInReverse, "takes"),
+        (Fault::ShowsOnlyTheLast, "takes"),
+        (Fault::ShowsWhatConflicts, "takes"),
+        (Fault::ForgetsWhatItTook, "takes"),
+        (Fault::TakesAnywhere, "takes"),
+        (Fault::ShowsUnderTheLock, "takes without a lock"),
+        (Fault::ShowsWhatFails, "refused takes"),
+        (Fault::TakesAPart, "refused takes"),
     ];
     for (fault, check) in broken {
         let failed = conformance::run(|| Box::new(Table::new(Some(fault))));

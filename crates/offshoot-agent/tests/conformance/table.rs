@@ -36,6 +36,14 @@ pub(crate) enum Fault {
     ReadsAnyVersion,
     TakesUnknownEvents,
     AppendsAPart,
+    ShowsInReverse,
+    ShowsOnlyTheLast,
+    ShowsWhatConflicts,
+    ForgetsWhatItTook,
+    TakesAnywhere,
+    ShowsUnderTheLock,
+    ShowsWhatFails,
+    TakesAPart,
 }
 
 /// The rows of one session: each is an event as JSON. The last one may be torn.
@@ -182,6 +190,42 @@ impl SessionLog for Writer {
             session.rows.pop();
         }
         self.next = expected + events.len() as u64;
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        expected: u64,
+        mut events: Vec<StoredEvent>,
+        appended: Visit<'_>,
+    ) -> Result<(), AppendError> {
+        let failing = self.table.rows().failing;
+        let conflicts = expected != self.next;
+        match self.table.fault {
+            Some(Fault::ShowsWhatConflicts) if conflicts => events.iter().for_each(&mut *appended),
+            Some(Fault::ShowsWhatFails) if failing => events.iter().for_each(&mut *appended),
+            Some(Fault::TakesAPart) if failing => {
+                let mut rows = self.table.rows();
+                let session = rows.sessions.get_mut(&self.id);
+                continue_with(session.expect("it was made"), &events[0]);
+            }
+            Some(Fault::TakesAnywhere) => self.next = expected,
+            Some(Fault::ForgetsWhatItTook) if !conflicts && !failing => {
+                self.next += events.len() as u64;
+                events.iter().for_each(appended);
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.append(expected, &events)?;
+        match self.table.fault {
+            Some(Fault::ShowsInReverse) => events.reverse(),
+            Some(Fault::ShowsOnlyTheLast) => drop(events.drain(..events.len().saturating_sub(1))),
+            _ => {}
+        }
+        let held = self.table.has(Fault::ShowsUnderTheLock);
+        let _held = held.then(|| self.table.rows());
+        events.iter().for_each(appended);
         Ok(())
     }
 

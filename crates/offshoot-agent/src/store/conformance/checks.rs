@@ -5,6 +5,7 @@ mod content;
 mod damage;
 mod ground;
 mod sessions;
+mod takes;
 mod writers;
 
 use super::{Checked, Medium};
@@ -18,6 +19,7 @@ pub(super) const ALL: &[(&str, Check)] = &[
     ("one session an id", sessions::one_session_an_id),
     ("expected sequence", appends::expected_sequence),
     ("reopen", sessions::reopen),
+    ("takes", takes::takes),
     ("one writer", writers::one_writer),
     ("racing writers", writers::racing_writers),
     (
@@ -36,5 +38,7 @@ pub(super) const ALL: &[(&str, Check)] = &[
     ("damage", damage::damage),
     ("newer version", damage::newer_version),
     ("unknown events", damage::unknown_events),
+    ("takes without a lock", takes::takes_without_a_lock),
     ("refused appends", appends::refused_appends),
+    ("refused takes", takes::refused_takes),
 ];
