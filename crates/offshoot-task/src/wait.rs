@@ -2,13 +2,11 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use offshoot_core::ScopeId;
-use tokio::time::sleep;
 
 use crate::error::AccessError;
 use crate::id::TaskId;
@@ -16,7 +14,7 @@ use crate::lifecycle::Arrival;
 use crate::shard::Shard;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
-use crate::table::After;
+use crate::table::{After, Table};
 use crate::waker_set::WakerKey;
 
 // Invariants
@@ -113,6 +111,8 @@ struct Waiter<'a> {
     at: Option<(Key, WakerKey)>,
     /// It arrived in this very poll: its waker is the right one, and any end since will wake it.
     fresh: bool,
+    // In its place from the moment it is made: it is large, and moves cost.
+    found: Option<Waited>,
 }
 
 impl Drop for Waiter<'_> {
@@ -129,14 +129,15 @@ impl<'a> Waiter<'a> {
             shard,
             at: None,
             fresh: false,
+            found: None,
         }
     }
 
-    fn claimed(&self, key: Key, snapshot: TaskSnapshot) -> Waited {
-        Waited {
+    fn find(&mut self, table: &Table, key: Key, claimed: bool) {
+        self.found = table.snapshot(key).map(|snapshot| Waited {
             snapshot,
-            claim: Some(Claim::new(Arc::clone(self.shard), key)),
-        }
+            claim: claimed.then(|| Claim::new(Arc::clone(self.shard), key)),
+        });
     }
 
     /// The first poll: finds the task and joins its waiters, or claims its end.
@@ -146,7 +147,7 @@ impl<'a> Waiter<'a> {
         id: &TaskId,
         timeout: Duration,
         cx: &Context<'_>,
-    ) -> Result<Option<Waited>, AccessError> {
+    ) -> Result<(), AccessError> {
         let mut table = self.shard.table();
         let key = table.find(caller, id)?;
         if timeout.is_zero() {
@@ -159,65 +160,58 @@ impl<'a> Waiter<'a> {
         if let (Arrival::Counted, Some(live)) = (arrival, record.live_mut()) {
             self.at = Some((key, live.waiters.insert(cx)));
             self.fresh = true;
-            return Ok(None);
+        } else {
+            self.find(&table, key, true);
         }
-        let Some(snapshot) = table.snapshot(key) else {
-            return Ok(None);
-        };
-        drop(table);
-        Ok(Some(self.claimed(key, snapshot)))
+        Ok(())
     }
 
-    /// A later poll; the first one may follow `arrive` within the same poll of the whole wait.
-    fn poll(&mut self, cx: &Context<'_>) -> Poll<Waited> {
+    /// A later poll; the first one may follow `arrive` within the same poll of the whole wait. True
+    /// when the end was found.
+    fn poll(&mut self, cx: &Context<'_>) -> bool {
         let Some((key, place)) = self.at else {
-            return Poll::Pending;
+            return self.found.is_some();
         };
         if std::mem::take(&mut self.fresh) {
-            return Poll::Pending;
+            return false;
         }
-        let mut table = self.shard.table();
+        let shard = self.shard;
+        let mut table = shard.table();
         let Some(record) = table.records.get_mut(key) else {
-            return Poll::Pending;
+            return false;
         };
         if let Some(live) = record.live_mut() {
             let replaced = live.waiters.refresh(place, cx);
             drop(table);
             drop(replaced);
-            return Poll::Pending;
+            return false;
         }
-        let Some(snapshot) = table.snapshot(key) else {
-            return Poll::Pending;
-        };
-        drop(table);
         // Settlement turned the waiter into a claim.
         self.at = None;
-        Poll::Ready(self.claimed(key, snapshot))
+        self.find(&table, key, true);
+        true
     }
 
     /// The end of the wait, whatever the task is at this moment.
-    fn finish(&mut self) -> Option<Waited> {
-        let (key, place) = self.at?;
-        let (snapshot, live, waker) = {
-            let mut table = self.shard.table();
-            let record = table.records.get_mut(key)?;
-            let waker = record.live_mut().map(|live| live.waiters.remove(place));
-            let live = waker.is_some();
-            if live {
-                record.life.leave();
+    fn finish(mut self, id: &TaskId) -> Result<Waited, AccessError> {
+        if let Some((key, place)) = self.at {
+            let shard = self.shard;
+            let mut table = shard.table();
+            if let Some(record) = table.records.get_mut(key) {
+                let waker = record.live_mut().map(|live| live.waiters.remove(place));
+                let live = waker.is_some();
+                if live {
+                    record.life.leave();
+                }
+                self.at = None;
+                self.find(&table, key, !live);
+                drop(table);
+                drop(waker);
             }
-            (table.snapshot(key)?, live, waker)
-        };
-        self.at = None;
-        drop(waker);
-        Some(if live {
-            Waited {
-                snapshot,
-                claim: None,
-            }
-        } else {
-            self.claimed(key, snapshot)
-        })
+        }
+        self.found
+            .take()
+            .ok_or_else(|| AccessError::Unknown { id: id.clone() })
     }
 }
 
@@ -228,22 +222,17 @@ pub(crate) enum Need {
     All,
 }
 
-/// Waits for `done`, at most for `timeout`; true when it was done.
-async fn within(timeout: Duration, mut done: impl FnMut(&mut Context<'_>) -> Poll<()>) -> bool {
+/// Waits until `done`, at most for `timeout`.
+async fn within(timeout: Duration, mut done: impl FnMut(&Context<'_>) -> bool) {
+    let done = poll_fn(|cx| match done(cx) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
     if timeout == Duration::MAX {
-        poll_fn(done).await;
-        return true;
+        return done.await;
     }
-    let mut timer = pin!(sleep(timeout));
-    poll_fn(move |cx| {
-        // The end of the task beats the end of the time.
-        if done(cx).is_ready() {
-            Poll::Ready(true)
-        } else {
-            timer.as_mut().poll(cx).map(|()| false)
-        }
-    })
-    .await
+    // The end of the task beats the end of the time.
+    let _ = tokio::time::timeout(timeout, done).await;
 }
 
 impl Shard {
@@ -276,19 +265,11 @@ impl Shard {
         timeout: Duration,
     ) -> Result<Waited, AccessError> {
         let mut waiter = Waiter::new(self);
-        let first = poll_fn(|cx| Poll::Ready(waiter.arrive(caller, id, timeout, cx)));
-        if let Some(waited) = first.await? {
-            return Ok(waited);
+        poll_fn(|cx| Poll::Ready(waiter.arrive(caller, id, timeout, cx))).await?;
+        if waiter.found.is_none() {
+            within(timeout, |cx| waiter.poll(cx)).await;
         }
-        let mut found = None;
-        within(timeout, |cx| {
-            waiter.poll(cx).map(|waited| found = Some(waited))
-        })
-        .await;
-        match found.or_else(|| waiter.finish()) {
-            Some(waited) => Ok(waited),
-            None => Err(AccessError::Unknown { id: id.clone() }),
-        }
+        waiter.finish(id)
     }
 
     pub(crate) async fn wait_many(
@@ -302,43 +283,26 @@ impl Shard {
             return Err(AccessError::NothingToWaitFor);
         }
         let mut waiters: Vec<_> = ids.iter().map(|_| Waiter::new(self)).collect();
-        let mut found: Vec<Option<Waited>> = ids.iter().map(|_| None).collect();
         poll_fn(|cx| {
-            for ((waiter, found), id) in waiters.iter_mut().zip(&mut found).zip(ids) {
-                match waiter.arrive(caller, id, timeout, cx) {
-                    Ok(waited) => *found = waited,
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
-            }
-            Poll::Ready(Ok(()))
+            let mut arrivals = waiters.iter_mut().zip(ids);
+            Poll::Ready(
+                arrivals.try_for_each(|(waiter, id)| waiter.arrive(caller, id, timeout, cx)),
+            )
         })
         .await?;
-        let enough = |found: &[Option<Waited>]| match need {
-            Need::Any => found.iter().any(Option::is_some),
-            Need::All => found.iter().all(Option::is_some),
+        let enough = |ended: usize| match need {
+            Need::Any => ended > 0,
+            Need::All => ended == ids.len(),
         };
-        if !enough(&found) {
+        if !enough(waiters.iter().filter(|one| one.found.is_some()).count()) {
             within(timeout, |cx| {
-                for (waiter, found) in waiters.iter_mut().zip(&mut found) {
-                    if found.is_none()
-                        && let Poll::Ready(waited) = waiter.poll(cx)
-                    {
-                        *found = Some(waited);
-                    }
-                }
-                if enough(&found) {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
+                // Each of them is polled, so that each has the waker of now.
+                let ended = waiters.iter_mut().map(|one| one.poll(cx));
+                enough(ended.map(usize::from).sum())
             })
             .await;
         }
-        let ends = waiters.iter_mut().zip(found).zip(ids);
-        ends.map(|((waiter, found), id)| {
-            let end = found.or_else(|| waiter.finish());
-            end.ok_or_else(|| AccessError::Unknown { id: id.clone() })
-        })
-        .collect()
+        let ends = waiters.into_iter().zip(ids);
+        ends.map(|(waiter, id)| waiter.finish(id)).collect()
     }
 }
