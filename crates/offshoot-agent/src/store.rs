@@ -205,7 +205,8 @@ pub trait SessionStore: Send + Sync + 'static {
     fn open(&self, id: &AgentId, visit: Visit<'_>) -> Result<OpenedSession, StoreError>;
 
     /// Shows `visit` every event of a session, without becoming its writer. A torn last line is left
-    /// out.
+    /// out. A session without an event of its own behind those that it inherits was never born, and
+    /// holds nothing.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use offshoot_agent::{
-    Agent, AgentId, AgentSpec, Extension, JsonlStore, OpenError, SessionStore, StoreError,
+    Agent, AgentId, AgentSpec, Event, Extension, JsonlStore, OpenError, SessionStore, StoreError,
     StoredEvent,
 };
 use proptest::prelude::*;
@@ -366,6 +366,19 @@ proptest! {
         let path = file(folder.path(), name);
         std::fs::write(&path, &text).expect("a log");
         let before = events(&text);
+        let store = JsonlStore::existing(folder.path()).expect("the store");
+        // Whoever looks at it says the same.
+        let (mut looked, mut shown) = (Vec::new(), Vec::new());
+        let scanned = store.scan(&id(name), &mut |event| looked.push(event.clone()));
+        let opened = store.open(&id(name), &mut |event| shown.push(event.clone()));
+        let said = |result: Result<(), StoreError>| result.map_err(|error| error.to_string());
+        prop_assert_eq!(said(scanned), said(opened.map(drop)));
+        let is_needed = |stored: &StoredEvent| {
+            !matches!(&stored.event, Event::Extension(extension) if extension.is_ignorable())
+        };
+        looked.retain(is_needed);
+        shown.retain(is_needed);
+        prop_assert_eq!(looked, shown);
         let store = JsonlStore::existing(folder.path()).expect("the store");
         let opened = store.open(&id(name), &mut |_| {});
         prop_assert_eq!(&std::fs::read(&path).expect("the log"), &text, "opening writes nothing");

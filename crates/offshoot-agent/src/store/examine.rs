@@ -106,9 +106,6 @@ impl AgentHost {
     /// [`OpenError::Empty`], or [`OpenError::Store`]; never [`StoreError::Locked`]. `visit` may have seen
     /// a part of the log then.
     pub fn examine(&self, id: &AgentId, visit: Visit<'_>) -> Result<Projection, OpenError> {
-        if self.store.first(id)?.is_none() {
-            return Err(OpenError::Empty(id.clone()));
-        }
         let mut examination = Examination::of(self, id);
         self.store.scan(id, &mut |stored| {
             examination.see(stored);

@@ -114,6 +114,9 @@ impl JsonlStore {
         expect_file(&path, id)?;
         let file = File::open(&path).map_err(|error| missing(&path, id, error))?;
         let mut reader = Reader::new(&path, &file, id)?;
+        if reader.is_unborn()? {
+            return Ok(());
+        }
         while let Some(read) = reader.next(Ignorable::Read)? {
             if let Read::Event(event) = read {
                 visit(event);
@@ -202,13 +205,13 @@ impl SessionStore for JsonlStore {
                 io(&path, error)
             }
         })?;
+        // Who was faster has it from here on.
+        lock(&file, &path, id)?;
         let line = Header::line(id, inherited);
-        if let Err(error) = lock(&file, &path, id)
-            .and_then(|()| file.write_all(&line).map_err(|error| io(&path, error)))
-        {
+        if let Err(error) = file.write_all(&line) {
             // Nothing was accepted yet: a session that could not be begun leaves no file.
             let _ = std::fs::remove_file(&path);
-            return Err(error);
+            return Err(io(&path, error));
         }
         let length = line.len() as u64;
         Ok(Box::new(self.log(file, path, length, 0, None)))

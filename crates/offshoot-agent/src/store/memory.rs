@@ -13,6 +13,16 @@ struct Session {
     open: bool,
 }
 
+impl Session {
+    /// What it holds: nothing while it has no event of its own, but another session's past.
+    fn own(&self) -> &[StoredEvent] {
+        match self.events.len() <= self.inherited {
+            true => &[],
+            false => &self.events,
+        }
+    }
+}
+
 /// Each session has a lock of its own: writers of different sessions do not meet.
 type Cell = Arc<Mutex<Session>>;
 type Sessions = Arc<Mutex<BTreeMap<AgentId, Cell>>>;
@@ -151,7 +161,9 @@ impl SessionStore for MemoryStore {
     }
 
     fn read(&self, id: &AgentId) -> Result<Vec<StoredEvent>, StoreError> {
-        Ok(lock(&*self.session(id)?).events.clone())
+        let cell = self.session(id)?;
+        let session = lock(&cell);
+        Ok(session.own().to_vec())
     }
 
     fn first(&self, id: &AgentId) -> Result<Option<StoredEvent>, StoreError> {

@@ -133,6 +133,7 @@ fn a_store_that_breaks_a_promise_fails() {
         (Fault::ListsInAnyOrder, "listing"),
         (Fault::FirstOfAll, "first event"),
         (Fault::KeepsTheUnborn, "unborn fork"),
+        (Fault::ReadsTheUnborn, "unborn fork"),
         (Fault::CutsLargeEvents, "large events"),
         (Fault::BreaksLines, "any text"),
         (Fault::DropsIgnorable, "ignorable events"),

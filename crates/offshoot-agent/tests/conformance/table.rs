@@ -26,6 +26,7 @@ pub(crate) enum Fault {
     ListsInAnyOrder,
     FirstOfAll,
     KeepsTheUnborn,
+    ReadsTheUnborn,
     CutsLargeEvents,
     BreaksLines,
     DropsIgnorable,
@@ -332,7 +333,11 @@ impl SessionStore for Table {
     }
 
     fn scan(&self, id: &AgentId, visit: Visit<'_>) -> Result<(), StoreError> {
-        self.load(id)?.0.iter().for_each(visit);
+        let events = self.load(id)?.0;
+        let inherited = self.rows().sessions[id].inherited;
+        if events.len() > inherited || self.has(Fault::ReadsTheUnborn) {
+            events.iter().for_each(visit);
+        }
         Ok(())
     }
 

@@ -125,6 +125,7 @@ pub(super) fn unborn_fork(medium: &dyn Medium) -> Checked {
     let mut log = medium.store().create(&fork, 3)?;
     log.append(0, &events(0, 3))?;
     drop(log);
+    holds(medium, &fork, &[])?;
     let (shown, mut log, _) = open(&*medium.store(), &fork)?;
     ensure!(
         shown.is_empty(),
