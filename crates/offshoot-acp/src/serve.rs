@@ -23,6 +23,7 @@ use agent_client_protocol::{
 };
 use futures::future::{BoxFuture, join_all};
 use offshoot_agent::{Agent, AgentId};
+use offshoot_core::text::one_line;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -365,7 +366,7 @@ fn folder(params: &Value) -> Result<PathBuf, Error> {
     if path.is_absolute() && path.is_dir() {
         return Ok(path);
     }
-    let path = path.display();
+    let path = one_line(&path.to_string_lossy(), 200);
     Err(invalid(format_args!(
         "cwd: {path}: expected the absolute path of a folder"
     )))

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use offshoot::agent::{AgentHandle, SessionStore};
-use offshoot::config::Config;
+use offshoot::config::{Config, read_text};
 use offshoot::driver::script::Gates;
 use offshoot::driver::{Model, ScriptedModel};
 use offshoot::mcp::{HttpSettings, McpServer, Tokens, check_host};
@@ -184,7 +184,7 @@ fn tokens(path: &Path) -> Result<Tokens, Fault> {
         let path = path.display();
         Fault::usage(format_args!("--http-token-file: {path}: {what}"))
     };
-    let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+    let text = read_text(path).map_err(|error| fault(&error))?;
     Tokens::parse(&text).map_err(|error| fault(&error))
 }
 

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -49,10 +50,16 @@ const MAX_SOCKETS: usize = 256;
 const MAX_SESSIONS: usize = 64;
 /// How long a client may take to send its request.
 const READ_LIMIT: Duration = Duration::from_secs(30);
+/// How long what is too large anyway is read on.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// How long a session lives without a message of its client or for it.
 const SESSION_IDLE: Duration = Duration::from_secs(3600);
 /// How long streams may take to end with the server.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What a client is told that calls the server by another name.
+const STRANGE_NAME: &str = "Host and Origin have to be names of this server; a further name has to be \
+given to it when it is started";
 
 /// Who may use a server over HTTP.
 #[derive(Clone, Debug, Default)]
@@ -285,13 +292,26 @@ impl Front {
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "expected the path /mcp");
         }
-        let (parts, body) = request.into_parts();
+        let hosts = request.headers().get_all(header::HOST);
+        if hosts.iter().nth(1).is_some() {
+            // One of them would be checked, and another may be meant by what is in between.
+            return plain(StatusCode::BAD_REQUEST, "expected one Host header");
+        }
+        let too_large = || {
+            let words = format!("expected at most {MAX_BODY} bytes");
+            plain(StatusCode::PAYLOAD_TOO_LARGE, words)
+        };
+        let (parts, mut body) = request.into_parts();
+        if body.size_hint().lower() > MAX_BODY as u64 {
+            // Who is still sending would not read the answer.
+            let _ = tokio::time::timeout(DRAIN_LIMIT, drain(&mut body)).await;
+            return too_large();
+        }
         let body = Limited::new(body, MAX_BODY).collect();
         let body = match tokio::time::timeout(READ_LIMIT, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                let words = format!("expected at most {MAX_BODY} bytes");
-                return plain(StatusCode::PAYLOAD_TOO_LARGE, words);
+                return too_large();
             }
             Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the request was cut"),
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
@@ -306,6 +326,9 @@ impl Front {
         let is_json = parts.method == Method::POST && is_json(&parts.headers);
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let answer = principal.answer(request).await;
+        if answer.status() == StatusCode::FORBIDDEN {
+            return plain(StatusCode::FORBIDDEN, STRANGE_NAME);
+        }
         if is_json
             && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
             && let Err(fault) = message::parse(&body)
@@ -374,6 +397,18 @@ impl Principal {
 
     async fn is_full(&self) -> bool {
         self.sessions.sessions.read().await.len() >= MAX_SESSIONS
+    }
+}
+
+/// Reads a body that nobody wants, as far as one may go.
+async fn drain(body: &mut Incoming) {
+    let mut left = 2 * MAX_BODY;
+    while let Some(Ok(frame)) = body.frame().await {
+        let read = frame.data_ref().map_or(0, Bytes::len);
+        left = left.saturating_sub(read);
+        if left == 0 {
+            return;
+        }
     }
 }
 

@@ -289,8 +289,16 @@ fn a_page_in_a_browser_does_not_get_in() {
         ("Origin", "http://127.0.0.1.evil.example"),
         ("Origin", "null"),
     ] {
-        let (status, head, _) = server.post(&ping(), &[(name, value)]);
+        let (status, head, body) = server.post(&ping(), &[(name, value)]);
         assert_eq!(status, 403, "{name}: {value}: {head}");
+        assert!(body.contains("names of this server"), "{body}");
+    }
+    // Of two names one could be checked and the other one meant.
+    let own = server.address.to_string();
+    for hosts in [[own.as_str(), "evil.example"], [&own, &own]] {
+        let headers = hosts.map(|host| ("Host", host));
+        let (status, head, _) = server.post(&ping(), &headers);
+        assert_eq!(status, 400, "{hosts:?}: {head}");
     }
     let origin = format!("http://{}", server.address);
     assert_eq!(server.post(&ping(), &[("Origin", &origin)]).0, 200);
@@ -298,6 +306,24 @@ fn a_page_in_a_browser_does_not_get_in() {
     assert_eq!(server.post(&ping(), &[("Host", &host)]).0, 200);
     let simple = [("Content-Type", "text/plain")];
     assert_eq!(server.post(&ping(), &simple).0, 415);
+    server.end();
+}
+
+#[test]
+fn a_request_that_says_it_is_too_large_is_not_waited_for() {
+    let server = Server::start(&[]);
+    let host = server.address;
+    // Nothing of the body ever comes.
+    let began = Instant::now();
+    let (status, ..) = server.raw(&format!(
+        "POST /mcp HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: 99999999999\r\n\r\n"
+    ));
+    assert_eq!(status, 413);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "it was waited for"
+    );
     server.end();
 }
 

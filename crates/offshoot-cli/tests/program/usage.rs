@@ -268,6 +268,10 @@ fn each_fault_is_one_line_that_names_its_place() {
             vec!["mcp", "--http", "0", "--http-token-file", "nowhere"],
             vec!["--http-token-file", "nowhere"],
         ),
+        (
+            vec!["mcp", "--http", "0", "--http-token-file", "/dev/zero"],
+            vec!["--http-token-file: /dev/zero: it has more than"],
+        ),
         (vec!["mcp", "--resume", "x"], vec!["--resume"]),
         (
             vec!["mcp", "--model", "x/y", "--script", "s.json"],

@@ -1,8 +1,12 @@
 //! Values that are not JSON to begin with: TOML text, and `KEY=VALUE` from a command line.
 
+use offshoot_core::text::one_line;
 use serde_json::Value;
 
 use super::error::{ConfigError, ConfigErrorKind};
+
+/// How far down a key may reach. What is read of a file has a like bound of its reader.
+const MAX_PARTS: usize = 80;
 
 /// Reads TOML text.
 pub(super) fn toml_text(origin: &str, text: &str) -> Result<Value, ConfigError> {
@@ -49,6 +53,11 @@ pub(super) fn assignment(origin: &str, text: &str) -> Result<(Vec<String>, Value
     let path: Vec<String> = key.split('.').map(|part| part.trim().to_owned()).collect();
     if path.iter().any(String::is_empty) {
         return Err(error());
+    }
+    if path.len() > MAX_PARTS {
+        let what = format!("expected a key of at most {MAX_PARTS} parts");
+        let key = one_line(key, 100);
+        return Err(ConfigError::new(ConfigErrorKind::Syntax, origin, key, what));
     }
     let value = value.trim();
     let parsed = value.parse::<toml::Value>().ok().and_then(json);

@@ -442,6 +442,17 @@ fn each_fault_names_the_source_that_made_it() {
             shown(set("subagent.1.provider=fork").and_then(|l| l.build())),
         ),
         (
+            "--set, a key without end",
+            shown(set(&format!("{}a=1", "a.".repeat(50_000))).and_then(|l| l.build())),
+        ),
+        (
+            "--set, a schema far down",
+            shown(
+                set(&format!("subagent.0.output_schema{}=1", ".a".repeat(60)))
+                    .and_then(|l| l.build()),
+            ),
+        ),
+        (
             "--set, far beyond the entries",
             shown(set("subagent.5.provider=fork").and_then(|l| l.build())),
         ),
