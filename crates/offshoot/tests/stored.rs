@@ -29,6 +29,12 @@ const NEXT: &str = r#"{"prompt": "two", "agents": {
         {"calls": [{"name": "bash", "args": {"command": "echo c", "run_in_background": true}}]},
         {"text": "went on", "repeat": "forever"}]}}"#;
 
+const NEXT_OF_CHILD: &str = r#"{"prompt": "two", "agents": {
+    "root": [
+        {"calls": [{"name": "send_message", "args": {"agent_id": "CHILD", "message": "again"}}]},
+        {"text": "went on", "repeat": "forever"}],
+    "c": [{"text": "child again", "repeat": "forever"}]}}"#;
+
 fn runtime(folder: &Path, script: &str) -> Runtime {
     let script = Script::parse(script, "test").expect("a script");
     let model = ScriptedModel::new(&script, Gates::new());
@@ -55,6 +61,17 @@ fn on_a_runtime<R>(work: impl Future<Output = R>) -> R {
 struct Stored {
     root: AgentId,
     files: Vec<(String, String)>,
+}
+
+impl Stored {
+    fn child(&self) -> AgentId {
+        let mut names = self
+            .files
+            .iter()
+            .map(|(name, _)| name.trim_end_matches(".jsonl"));
+        let child = names.find(|name| *name != self.root.as_str());
+        child.expect("a child").parse().expect("an id")
+    }
 }
 
 fn stored() -> Stored {
@@ -208,8 +225,9 @@ impl Change {
     }
 }
 
-fn text_of(stored: &Stored, changes: &[Change]) -> String {
-    let name = format!("{}.jsonl", stored.root);
+/// The log of a session, changed.
+fn text_of(stored: &Stored, id: &AgentId, changes: &[Change]) -> String {
+    let name = format!("{id}.jsonl");
     let log = stored.files.iter().find(|(file, _)| *file == name);
     let mut lines = log.expect("the root's log").1.lines();
     let header = lines.next().expect("a header").to_owned();
@@ -217,7 +235,7 @@ fn text_of(stored: &Stored, changes: &[Change]) -> String {
         .map(|line| serde_json::from_str(line).expect("an event"))
         .collect();
     for change in changes {
-        change.apply(&mut events, &stored.root);
+        change.apply(&mut events, id);
     }
     let mut text = header + "\n";
     for (seq, event) in events.iter_mut().enumerate() {
@@ -281,7 +299,7 @@ proptest! {
             for (name, text) in &stored.files {
                 std::fs::write(store.join(name), text).expect("a file");
             }
-            let text = text_of(stored, &changes);
+            let text = text_of(stored, &stored.root, &changes);
             let path = store.join(format!("{}.jsonl", stored.root));
             std::fs::write(&path, &text).expect("a log");
             let first = on_a_runtime(verdict(folder.path(), &stored.root));
@@ -292,6 +310,51 @@ proptest! {
                 let read = JsonlStore::existing(&store).expect("the store").read(&stored.root);
                 assert!(read.is_ok(), "{read:?}");
             }
+        });
+    }
+
+    /// A child whose log was changed is resumed when it is messaged, or refused, and then not touched; its
+    /// parent goes on in any case.
+    #[test]
+    fn a_child_whose_log_was_changed_is_refused_or_goes_on(
+        changes in prop::collection::vec(change(), 0..4),
+        cut in any::<Index>(),
+        is_cut in any::<bool>(),
+    ) {
+        STORED.with(|stored| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let store = folder.path().join("store");
+            std::fs::create_dir(&store).expect("a folder");
+            for (name, text) in &stored.files {
+                std::fs::write(store.join(name), text).expect("a file");
+            }
+            let child = stored.child();
+            let path = store.join(format!("{child}.jsonl"));
+            let before = text_of(stored, &child, &changes);
+            std::fs::write(&path, &before).expect("a log");
+            if is_cut {
+                let text = text_of(stored, &stored.root, &[Change::Cut(cut)]);
+                std::fs::write(store.join(format!("{}.jsonl", stored.root)), text).expect("a log");
+            }
+            on_a_runtime(async {
+                let runtime = runtime(folder.path(), &NEXT_OF_CHILD.replace("CHILD", child.as_str()));
+                let looked = runtime.host().examine(&child, &mut |_| {}).map(drop);
+                let root = runtime.resume_root(&stored.root).expect("the root is whole");
+                say(&runtime, &root, "two").await;
+                let facts = root.with_projection(|p| p.facts().clone());
+                assert_eq!(facts.text, "went on");
+                let after = std::fs::read_to_string(&path).expect("the log");
+                match looked {
+                    Ok(()) => {
+                        let now = runtime.host().examine(&child, &mut |_| {});
+                        assert!(now.is_ok(), "{now:?}");
+                        if changes.is_empty() && !is_cut {
+                            assert_ne!(after, before, "it goes on");
+                        }
+                    }
+                    Err(refused) => assert_eq!(after, before, "{refused}"),
+                }
+            });
         });
     }
 }

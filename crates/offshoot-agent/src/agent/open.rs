@@ -203,7 +203,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; the session is unchanged then.
+    /// [`OpenError`]; the session is unchanged then, but for a torn last line that was cut off before its
+    /// beginning could not be appended.
     ///
     /// # Panics
     ///
