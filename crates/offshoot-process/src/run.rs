@@ -47,7 +47,7 @@ pub(crate) fn start(
     request.publish(&child)?;
     let program = settings.program(&request.child.prompt, request.child.parent.depth());
     let running = ProgramRun::spawn(&program, &settings.run)
-        .map_err(|error| ProviderError::new(settings.describe(&error)))?;
+        .map_err(|error| ProviderError::new(settings.describe(&error, &request.child.prompt)))?;
     tracing::debug!(%child, provider = settings.name, "the program of a subagent was started");
     Ok(Box::new(ProcessRun {
         child,

@@ -1,6 +1,7 @@
 //! How the program is run, and what its end means.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -108,9 +109,23 @@ impl ProcessSettings {
         program
     }
 
-    pub(crate) fn describe(&self, error: &SpawnError) -> String {
+    /// Why the program was not started with this prompt, for the model that wrote it.
+    pub(crate) fn describe(&self, error: &SpawnError, prompt: &str) -> String {
+        let advice = match error {
+            _ if self.feeds() => String::new(),
+            SpawnError::Program { source, .. }
+                if source.kind() == ErrorKind::ArgumentListTooLong =>
+            {
+                let bytes = prompt.len();
+                format!("; the prompt of {bytes} bytes is an argument here: make it shorter")
+            }
+            SpawnError::NulInCommand if prompt.contains('\0') => {
+                "; it is in the prompt, which is an argument here".to_owned()
+            }
+            _ => String::new(),
+        };
         format!(
-            "the program of the subagent {} was not started: {error}",
+            "the program of the subagent {} was not started: {error}{advice}",
             self.name
         )
     }

@@ -173,6 +173,30 @@ async fn s125_a_program_that_is_missing_cannot_be_started_and_the_error_names_it
 }
 
 #[tokio::test]
+async fn a_prompt_that_no_argument_can_be_is_named_as_the_reason() {
+    let long = "x".repeat(3_000_000);
+    let cases = [
+        (
+            long.as_str(),
+            "the prompt of 3000000 bytes is an argument here",
+        ),
+        ("a\0b", "it is in the prompt, which is an argument here"),
+    ];
+    for (prompt, expected) in cases {
+        let program = settings("echo", &["--", "{prompt}"]);
+        let error = World::of(program)
+            .start(prompt, &CancellationToken::new())
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(expected), "{text}");
+        // On standard input there is no such bound.
+        let result = World::of(settings("cat", &[])).run(prompt).await;
+        assert_eq!(result.text, prompt);
+    }
+}
+
+#[tokio::test]
 async fn s031_s032_a_folder_that_is_none_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
