@@ -196,3 +196,33 @@ fn what_is_cut_off_and_may_be_an_event_is_kept_and_listed() {
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("  (cut off and kept: "), "{text}");
 }
+
+/// What cannot be kept is not cut off.
+#[test]
+fn what_is_to_be_kept_and_does_not_fit_on_the_disk_stays_where_it_is() {
+    let (place, root) = store();
+    let path = log_of(&place, &root);
+    let log = std::fs::read_to_string(&path).expect("a log");
+    let before = format!("{log}{{\"text\":\"{}\"}}", "x".repeat(100_000));
+    std::fs::write(&path, &before).expect("a log");
+    let script = place.path("script.json").display().to_string();
+    // As on a full disk, a write fails; a file may have 16 or 32 KiB.
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 32; exec timeout -k 2 20 {} run --script {script} --store store --resume {root}",
+        env!("CARGO_BIN_EXE_offshoot")
+    );
+    for _ in 0..2 {
+        let output = Command::new("sh")
+            .args(["-c", &limited])
+            .current_dir(place.path(""))
+            .output()
+            .expect("sh");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && stderr.contains("File too large"),
+            "{stderr}"
+        );
+        assert_eq!(std::fs::read_to_string(&path).expect("the log"), before);
+        assert_eq!(listed(&place, &root).get("kept"), None);
+    }
+}

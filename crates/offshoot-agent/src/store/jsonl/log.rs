@@ -70,7 +70,11 @@ impl JsonlLog {
             let aside = format!("{}{ASIDE}{}", leftover.session, offshoot_core::fresh_id());
             let aside = self.path.with_file_name(aside);
             let mut file = new_file().open(&aside)?;
-            file.write_all(&cut).and_then(|()| file.sync_all())?;
+            if let Err(error) = file.write_all(&cut).and_then(|()| file.sync_all()) {
+                // What was not kept is not cut off.
+                let _ = std::fs::remove_file(&aside);
+                return Err(error);
+            }
             tracing::warn!(
                 session = %leftover.session, bytes = cut.len(), kept = %aside.display(),
                 "what was cut off a session's log is kept"
