@@ -3,6 +3,7 @@
 //! Each session is a root agent in a runtime of its own, since each has a folder of its own. stdout has
 //! the protocol and nothing else.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -57,10 +58,10 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
         );
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
-            served = &mut serving => served.context("the client"),
+            served = &mut serving => unless_gone(served).context("the client"),
             _ = signals.next() => {
                 stop.cancel();
-                serving.await.context("the client")
+                unless_gone(serving.await).context("the client")
             }
         }
     });
@@ -74,6 +75,14 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
             output::note(format_args!("{error:#}"));
             Ok(ExitCode::FAILURE)
         }
+    }
+}
+
+/// A client that reads no more has gone, as one that has closed its side.
+fn unless_gone(served: io::Result<()>) -> io::Result<()> {
+    match served {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 

@@ -430,6 +430,28 @@ fn a_load_without_a_store_says_what_is_missing() {
 }
 
 #[test]
+fn a_client_that_reads_no_more_has_gone() {
+    let place = Place::new();
+    let script = place.script(json!({ "agents": {} }));
+    let mut agent = place
+        .offshoot(&["acp", "--script", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    drop(agent.stdout.take());
+    let mut input = agent.stdin.take().expect("an input");
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } });
+    writeln!(input, "{hello}").expect("a reader");
+    // The input stays open: it is not its end that ends the agent.
+    let ended = agent.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), &*said), (Some(0), ""));
+    drop(input);
+}
+
+#[test]
 fn nothing_is_done_before_the_handshake() {
     let place = Place::new();
     let script = json!({ "agents": { "root": [{ "text": "fine" }] } });
