@@ -19,8 +19,8 @@ pub struct ShellConfig {
     pub stop_grace: Duration,
     /// How many bytes of output are kept (256 KiB): the last ones.
     pub output_window: usize,
-    /// How long the pipes are still read after the process group is gone, when a program that left
-    /// the group holds them open (250 ms).
+    /// How long the pipe is still read after the process group is gone, when a program that left
+    /// the group holds it open (250 ms).
     pub drain_limit: Duration,
     /// Which variables of this process a command sees.
     pub env: EnvPolicy,
@@ -103,7 +103,7 @@ impl ShellCommand {
         if self.line.trim().is_empty() {
             return Err(SpawnError::EmptyCommand);
         }
-        let shell = Program::new(&config.shell);
+        let shell = Program::new(&config.shell).joined_output();
         let program = match gate::before(config) {
             Some(name) => shell
                 .args(["-c", gate::GATE, name, self.line.as_str()])

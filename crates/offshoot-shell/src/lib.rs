@@ -1,6 +1,6 @@
 //! Shell commands as background tasks: process groups, streamed output, graceful stop.
 //!
-//! [`ShellRun`] is one running command and owns everything about it: the process group, the pipes,
+//! [`ShellRun`] is one running command and owns everything about it: the process group, the pipe,
 //! the end. [`start_shell`] runs one as a task of a registry; [`ShellRun::into_task`] makes a task of
 //! one that runs already.
 //!

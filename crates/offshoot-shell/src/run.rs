@@ -1,11 +1,11 @@
-//! One running command: a program whose pipes are read.
+//! One running command: a program whose output is read.
 
 use std::fmt;
 use std::time::Duration;
 
 use offshoot_core::process::{ProgramOutcome, ProgramRun, SpawnError};
 use offshoot_task::OutputBuffer;
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::process::ChildStdout;
 use tokio::time::{Instant, timeout};
 
 use crate::command::{ShellCommand, ShellConfig};
@@ -13,7 +13,7 @@ use crate::gate;
 use crate::pipe::Pipe;
 use crate::spill::Sink;
 
-/// One running command: its process group, its pipes, its output.
+/// One running command: its process group, its pipe, its output.
 ///
 /// Its output grows while [`wait`](Self::wait) or [`stop`](Self::stop) is polled. Dropping the run
 /// kills the whole group with `SIGKILL`; the runtime reaps the leader.
@@ -21,8 +21,8 @@ use crate::spill::Sink;
 /// Not `Clone`: one owner decides when a command ends.
 pub struct ShellRun {
     program: ProgramRun,
-    stdout: Pipe<ChildStdout>,
-    stderr: Pipe<ChildStderr>,
+    /// Of both streams.
+    pipe: Pipe<ChildStdout>,
     output: OutputBuffer,
     drain_limit: Duration,
     drain_until: Option<Instant>,
@@ -64,8 +64,7 @@ impl ShellRun {
         })?;
         let sink = Sink::new(output.writer(), config.output_window, config.spill.clone());
         Ok(Self {
-            stdout: Pipe::new(program.take_stdout(), sink.clone()),
-            stderr: Pipe::new(program.take_stderr(), sink),
+            pipe: Pipe::new(program.take_stdout(), sink),
             program,
             output,
             drain_limit: config.drain_limit,
@@ -73,7 +72,9 @@ impl ShellRun {
         })
     }
 
-    /// What the command has written, standard output and standard error as they came.
+    /// What the command has written, to standard output and standard error in the order in which it was
+    /// written: they are one pipe. A character that one of them has a part of when the other is written
+    /// to is in pieces, as it would be on a terminal.
     #[must_use]
     pub fn output(&self) -> OutputBuffer {
         self.output.clone()
@@ -83,15 +84,14 @@ impl ShellRun {
     /// second call gives the same outcome.
     ///
     /// Dropping the future loses nothing: the command goes on (though it may have to wait for room in
-    /// its pipes), and the next call continues.
+    /// its pipe), and the next call continues.
     pub async fn wait(&mut self) -> ProgramOutcome {
         let outcome = {
             let mut ended = std::pin::pin!(self.program.wait());
             loop {
                 tokio::select! {
                     outcome = &mut ended => break outcome,
-                    () = self.stdout.pump() => {}
-                    () = self.stderr.pump() => {}
+                    () = self.pipe.pump() => {}
                 }
             }
         };
@@ -114,21 +114,15 @@ impl ShellRun {
         self.wait().await
     }
 
-    /// Reads what the pipes still hold. Somebody who left the group may keep them open for ever.
+    /// Reads what the pipe still holds. Somebody who left the group may keep it open for ever.
     async fn drain(&mut self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
-        let _ = timeout(left, self.pump_both()).await;
-        self.stdout.finish();
-        self.stderr.finish();
-    }
-
-    /// Reads both pipes to their ends.
-    async fn pump_both(&mut self) {
-        while self.stdout.is_open() || self.stderr.is_open() {
-            tokio::select! {
-                () = self.stdout.pump() => {}
-                () = self.stderr.pump() => {}
+        let rest = async {
+            while self.pipe.is_open() {
+                self.pipe.pump().await;
             }
-        }
+        };
+        let _ = timeout(left, rest).await;
+        self.pipe.finish();
     }
 }

@@ -126,14 +126,12 @@ impl fmt::Debug for SpillConfig {
 }
 
 /// Writes the output of one command: to its window, and when that is about to lose something, to a
-/// file. Clones write to the same.
-#[derive(Clone)]
+/// file.
 pub(crate) struct Sink {
     writer: OutputWriter,
     /// What may be written without a file.
     room: u64,
-    // Held while both are written: the file has the order of the window.
-    spill: Arc<Mutex<Spill>>,
+    spill: Spill,
 }
 
 enum Spill {
@@ -155,25 +153,23 @@ impl Sink {
         Self {
             writer,
             room: window.min(beyond) as u64,
-            spill: Arc::new(Mutex::new(spill.map_or(Spill::Done, Spill::Waiting))),
+            spill: spill.map_or(Spill::Done, Spill::Waiting),
         }
     }
 
-    pub(crate) fn write(&self, text: &str) {
-        // A panic while it was held has left the file shorter, no more.
-        let mut spill = self.spill.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn write(&mut self, text: &str) {
         let written = self.writer.buffer().written();
-        if let Spill::Waiting(config) = &*spill
+        if let Spill::Waiting(config) = &self.spill
             && written + text.len() as u64 > self.room
         {
             let begun = begin(config, &self.writer);
-            *spill = begun.unwrap_or_else(|error| {
+            self.spill = begun.unwrap_or_else(|error| {
                 let folder = config.folder.display();
                 tracing::warn!(%error, %folder, "output beyond the window is lost: no spill file");
                 Spill::Done
             });
         }
-        let missing = match &mut *spill {
+        let missing = match &mut self.spill {
             Spill::Open { file, left } => {
                 let (taken, result) = append(file, left, text);
                 if let Err(error) = &result {
@@ -181,7 +177,7 @@ impl Sink {
                     tracing::warn!(%error, "a spill file ends early");
                 }
                 if result.is_err() || taken < text.len() {
-                    *spill = Spill::Full;
+                    self.spill = Spill::Full;
                 }
                 text.len() - taken
             }
@@ -276,7 +272,7 @@ mod tests {
     fn a_small_output_has_no_file_and_a_large_one_is_whole_until_its_last_handle_goes() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("deep/spill");
-        let (buffer, sink) = sink(&folder, 8, 1000);
+        let (buffer, mut sink) = sink(&folder, 8, 1000);
         sink.write("1234567\n");
         assert!(!folder.exists() && buffer.overflow().is_none());
         sink.write("ü");
@@ -296,7 +292,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let buffer = OutputBuffer::new(100);
         let spill = SpillConfig::new(temp.path().join("spill")).beyond(4);
-        let sink = Sink::new(buffer.writer(), 100, Some(spill));
+        let mut sink = Sink::new(buffer.writer(), 100, Some(spill));
         sink.write("four");
         assert!(buffer.overflow().is_none());
         sink.write("more");
@@ -312,7 +308,7 @@ mod tests {
     #[test]
     fn a_file_ends_at_its_limit_on_a_character_boundary() {
         let temp = tempfile::tempdir().unwrap();
-        let (buffer, sink) = sink(&temp.path().join("spill"), 4, 10);
+        let (buffer, mut sink) = sink(&temp.path().join("spill"), 4, 10);
         for _ in 0..100 {
             sink.write("界");
         }
@@ -324,7 +320,7 @@ mod tests {
     #[test]
     fn what_a_full_file_does_not_have_is_counted_to_the_byte() {
         let temp = tempfile::tempdir().unwrap();
-        let (buffer, whole) = sink(&temp.path().join("spill"), 4, 10);
+        let (buffer, mut whole) = sink(&temp.path().join("spill"), 4, 10);
         for text in ["abc", "defghij", "", "k", "lm"] {
             whole.write(text);
             let file = buffer
@@ -335,7 +331,7 @@ mod tests {
         }
         assert_eq!(buffer.overflow_missing(), 3);
         // One that is full from its beginning.
-        let (buffer, sink) = sink(&temp.path().join("other"), 4, 2);
+        let (buffer, mut sink) = sink(&temp.path().join("other"), 4, 2);
         sink.write("abc");
         sink.write("de");
         assert_eq!(buffer.overflow_missing(), 3);
@@ -375,7 +371,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("open");
         DirBuilder::new().mode(0o755).create(&folder).unwrap();
-        let (buffer, sink) = sink(&folder, 4, 100);
+        let (buffer, mut sink) = sink(&folder, 4, 100);
         sink.write("more than four");
         assert!(buffer.overflow().is_none());
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);

@@ -106,7 +106,7 @@ async fn a_command_streams_its_output_and_ends_with_its_exit_code() {
         .end(&host.start("echo out; echo err >&2; exit 3"))
         .await;
     assert_eq!(how(&end), (TaskStatus::Completed, "exit code: 3"));
-    assert!(end.1.contains("out\n") && end.1.contains("err\n"));
+    assert_eq!(end.1, "out\nerr\n");
     let task = &end.0;
     assert_eq!(
         (task.id.to_string().as_str(), task.streams, task.output_len),
@@ -148,6 +148,62 @@ async fn b040_reads_between_interleaved_writes_see_every_token_once() {
     }
     assert_eq!(seen, "o1\ne1\no2\ne2\n");
     host.end(&id).await;
+}
+
+/// The text of a command. Its pipe ends with it, though it may be read for much longer.
+async fn text_of(line: &str) -> String {
+    let config = ShellConfig {
+        drain_limit: 10 * LONG,
+        ..ShellConfig::default()
+    };
+    let mut run = ShellRun::spawn(&ShellCommand::new(line), &config).unwrap();
+    let end = tokio::time::timeout(LONG, run.wait()).await.unwrap();
+    assert_eq!(end.to_string(), "exit code: 0");
+    run.output().read_at(0).text
+}
+
+#[tokio::test]
+async fn what_goes_to_both_streams_keeps_its_order() {
+    for _ in 0..50 {
+        let text = text_of("for i in 1 2 3; do echo o$i; echo e$i >&2; done").await;
+        assert_eq!(text, "o1\ne1\no2\ne2\no3\ne3\n");
+        let text = text_of("set -x; echo one; (echo two >&2); echo three").await;
+        assert_eq!(
+            text,
+            "+ echo one\none\n+ echo two\ntwo\n+ echo three\nthree\n"
+        );
+    }
+}
+
+#[tokio::test]
+async fn many_short_lines_of_both_streams_keep_their_order() {
+    let line = "i=0; while [ $i -lt 4000 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done";
+    let expected: String = (0..4000).map(|i| format!("o{i}\ne{i}\n")).collect();
+    assert_eq!(text_of(line).await, expected);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_closed_or_led_elsewhere_leaves_the_other() {
+    let text = text_of("echo a; exec >&-; echo lost 2>/dev/null; echo b >&2").await;
+    assert_eq!(text, "a\nb\n");
+    let text = text_of("exec 2>/dev/null; echo a; echo lost >&2; echo b >/dev/stdout").await;
+    assert_eq!(text, "a\nb\n");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_command_has_the_pipe_of_another() {
+    let lines = "readlink /proc/$$/fd/1; for fd in $(ls /proc/$$/fd); do readlink /proc/$$/fd/$fd; done; read x; true";
+    let runs: Vec<_> = (0..24).map(|_| tokio::spawn(text_of(lines))).collect();
+    let mut pipes: Vec<Vec<String>> = Vec::new();
+    for run in runs {
+        pipes.push(run.await.unwrap().lines().map(str::to_owned).collect());
+    }
+    for (n, of) in pipes.iter().enumerate() {
+        assert!(of[0].starts_with("pipe:"), "{of:?}");
+        let holders = pipes.iter().filter(|others| others.contains(&of[0]));
+        assert_eq!(holders.count(), 1, "{n}: {pipes:?}");
+    }
 }
 
 #[tokio::test]

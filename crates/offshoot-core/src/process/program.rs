@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -78,6 +79,16 @@ pub struct Program {
     cwd: Option<PathBuf>,
     env: Vec<(String, String)>,
     stdin: bool,
+    output: Output,
+}
+
+/// Where the two streams of a program go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// Each to a pipe of its own.
+    Apart,
+    /// Both to the same.
+    Joined,
 }
 
 impl Program {
@@ -91,6 +102,7 @@ impl Program {
             cwd: None,
             env: Vec::new(),
             stdin: false,
+            output: Output::Apart,
         }
     }
 
@@ -122,6 +134,31 @@ impl Program {
         self
     }
 
+    /// Gives it one pipe for its standard output and its standard error, which
+    /// [`take_stdout`](ProgramRun::take_stdout) takes: what it writes to the two is in the order in which
+    /// it was written. Nothing in the pipe says which of them a byte was written to.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use offshoot_core::process::{Program, ProgramConfig, ProgramRun};
+    /// use tokio::io::AsyncReadExt;
+    ///
+    /// let program = Program::new("sh").args(["-c", "echo a; echo b >&2; echo c"]).joined_output();
+    /// let mut run = ProgramRun::spawn(&program, &ProgramConfig::default())?;
+    /// let mut pipe = run.take_stdout().expect("it is taken once");
+    /// assert!(run.take_stderr().is_none());
+    /// let mut text = String::new();
+    /// pipe.read_to_string(&mut text).await?;
+    /// assert_eq!(text, "a\nb\nc\n");
+    /// # run.wait().await;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn joined_output(mut self) -> Self {
+        self.output = Output::Joined;
+        self
+    }
+
     /// `text` without the values of the variables that the program sees and whose names look like
     /// secrets, set for it or admitted by `policy`: what it says may have them.
     #[must_use]
@@ -143,7 +180,7 @@ impl Program {
         })
     }
 
-    /// The process to start: leader of a new group, two or three pipes.
+    /// The process to start: leader of a new group, with pipes.
     fn build(&self, config: &ProgramConfig, mark: Option<&Mark>) -> Result<Command, SpawnError> {
         let args = self.args.iter().map(OsStr::new);
         let mut texts = std::iter::once(self.program.as_os_str()).chain(args);
@@ -161,8 +198,6 @@ impl Program {
             } else {
                 Stdio::null()
             })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .process_group(0)
             .env_clear()
             .envs(config.env.variables())
@@ -175,6 +210,26 @@ impl Program {
             command.current_dir(cwd);
         }
         Ok(command)
+    }
+
+    /// Gives `command` its pipes for output. What is returned is to be read when it cannot be taken from
+    /// the child.
+    ///
+    /// The command holds its end of the pipe: the pipe ends when also that is dropped. No other child
+    /// gets one of the ends, since both are closed on exec.
+    fn connect(&self, command: &mut Command) -> io::Result<Option<ChildStdout>> {
+        match self.output {
+            Output::Apart => {
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                Ok(None)
+            }
+            Output::Joined => {
+                let (read, write) = io::pipe()?;
+                command.stdout(write.try_clone()?).stderr(write);
+                let read = std::process::ChildStdout::from(OwnedFd::from(read));
+                ChildStdout::from_std(read).map(Some)
+            }
+        }
     }
 }
 
@@ -243,11 +298,17 @@ impl ProgramRun {
         };
         // What may leave the command is not marked as its.
         let mark = (config.reach == Reach::Tree).then(Mark::new);
-        let command = program.build(config, mark.as_ref())?;
-        Self::start(command, config, mark).map_err(failed)
+        let mut command = program.build(config, mark.as_ref())?;
+        let joined = program.connect(&mut command).map_err(failed)?;
+        let mut run = Self::start(command, config, mark).map_err(failed)?;
+        if joined.is_some() {
+            run.group.child_mut().stdout = joined;
+        }
+        Ok(run)
     }
 
-    /// Starts what leads a group of its own, and has the mark if there is one.
+    /// Starts what leads a group of its own, and has the mark if there is one. The command is dropped,
+    /// and with it what it holds of the pipes.
     fn start(mut command: Command, config: &ProgramConfig, mark: Option<Mark>) -> io::Result<Self> {
         if let Some(guardian) = &config.guardian {
             guardian.ready();
@@ -274,12 +335,12 @@ impl ProgramRun {
         self.group.child_mut().stdin.take()
     }
 
-    /// Its standard output, once.
+    /// Its standard output, once; both streams when they are [joined](Program::joined_output).
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.group.child_mut().stdout.take()
     }
 
-    /// Its standard error, once.
+    /// Its standard error, once; `None` when it is in the standard output.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.group.child_mut().stderr.take()
     }
