@@ -141,6 +141,28 @@ async fn an_orphan_that_can_be_from_two_commands_ends_with_the_last_of_them() {
     assert!(!runs(&pid));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orphans_of_commands_that_end_together_end_with_them() {
+    let _alone = alone().await;
+    let _adopting = Subreaper::claim().unwrap();
+    for _ in 0..20 {
+        let place = Place::new();
+        let line = |name| format!("sh begin.sh {name}; {STAY}");
+        let (mut a, mut b) = (place.run(&line("a")), place.run(&line("b")));
+        let c = place.run(&line("c"));
+        let mut pids = Vec::new();
+        for name in ["a", "b", "c"] {
+            pids.push(place.escaped(name).await);
+        }
+        // As the closing of an owner stops its tasks; one is given up meanwhile.
+        let stop = tokio::spawn(async move { a.stop().await.group_gone });
+        let other = tokio::spawn(async move { b.stop().await.group_gone });
+        drop(c);
+        assert!(stop.await.unwrap() && other.await.unwrap());
+        assert!(until(|| !pids.iter().any(|pid| runs(pid))).await);
+    }
+}
+
 #[tokio::test]
 async fn an_orphan_that_is_older_than_another_command_ends_with_its_own() {
     let _alone = alone().await;

@@ -163,6 +163,7 @@ impl Group {
         self.listed = None;
         let status = self.child.wait().await.ok();
         self.leader = None;
+        subreaper::ended(self.identity);
         status
     }
 
@@ -170,9 +171,6 @@ impl Group {
     /// group is killed on the way.
     pub(crate) async fn clear(&mut self) -> bool {
         self.cleared = self.is_gone() && self.clear_tree().await;
-        if self.cleared {
-            subreaper::ended(self.identity);
-        }
         self.cleared
     }
 
@@ -188,7 +186,7 @@ impl Drop for Group {
         if self.cleared {
             return;
         }
+        subreaper::abandoned(self.identity);
         self.send_to_all(Signal::KILL);
-        subreaper::ended(self.identity);
     }
 }

@@ -21,7 +21,9 @@ use super::tree::{self, Identity};
 // 1. `SPAWNING` is held for reading from before a fork until the child is in `STATE`, and for writing by
 //    whoever decides what is an orphan. So a child of this process that is not in `STATE` then was
 //    adopted, or was started by somebody else in this process.
-// 2. An orphan is killed only when every command that can have begotten it is over, or is ending now.
+// 2. An orphan is killed only when the leader of every command that can have begotten it has ended, or is
+//    being ended now. A command looks for orphans after its leader was taken out of `commands`: of those
+//    that end at the same time the last one to be taken out looks when nobody else can have them.
 // 3. Nothing is killed or reaped that is in this process's own group. Nothing is killed when there were
 //    children before the claim: orphans could be theirs.
 
@@ -32,6 +34,7 @@ static SPAWNING: RwLock<()> = RwLock::new(());
 static STATE: Mutex<State> = Mutex::new(State {
     claimed: false,
     commands: Vec::new(),
+    abandoned: Vec::new(),
     attendants: Vec::new(),
     spared_from: None,
 });
@@ -40,8 +43,10 @@ static STATE: Mutex<State> = Mutex::new(State {
 struct State {
     /// Whether this process adopts orphans now. Nothing is kept otherwise.
     claimed: bool,
-    /// The leaders of the commands that are not over.
+    /// The leaders of commands that have not ended.
     commands: Vec<Identity>,
+    /// Those that are given up and may not be reaped yet.
+    abandoned: Vec<Identity>,
     /// Children of this process that are no commands.
     attendants: Vec<Identity>,
     /// Orphans that are not older than this are let alone: a command that may let processes go has run,
@@ -50,7 +55,7 @@ struct State {
 }
 
 impl State {
-    /// Whether an orphan can be from one of the commands that are not over, beside `ending`.
+    /// Whether an orphan can be from one of the commands that have not ended, beside `ending`.
     fn can_be_from_another(&self, orphan: &Process, ending: Option<Identity>) -> bool {
         let others = self.commands.iter().filter(|one| Some(**one) != ending);
         let mut since = others.map(|(_, started)| *started).chain(self.spared_from);
@@ -63,6 +68,7 @@ impl State {
         process.parent == own.pid
             && process.group != own.group
             && !self.commands.contains(&identity)
+            && !self.abandoned.contains(&identity)
             && !self.attendants.contains(&identity)
     }
 }
@@ -126,9 +132,28 @@ pub(crate) fn spawn<C>(
     Ok(child)
 }
 
-/// Nothing is left of a command, or it was given up: no orphan is from it any more.
+/// The leader of a command was reaped: what it has left is looked for after this.
 pub(crate) fn ended(leader: Identity) {
-    state().commands.retain(|one| *one != leader);
+    let mut state = state();
+    state.commands.retain(|one| *one != leader);
+    state.abandoned.retain(|one| *one != leader);
+}
+
+/// A command is given up, and its leader killed: what it has left is looked for after this. Whoever
+/// reaps the leader does not say so.
+pub(crate) fn abandoned(leader: Identity) {
+    let mut state = state();
+    if let Some(at) = state.commands.iter().position(|one| *one == leader) {
+        state.commands.swap_remove(at);
+        state.abandoned.push(leader);
+    }
+}
+
+/// Whether orphans can come that no command and nothing else of this process has begotten: its children
+/// from `before` the claim may have lost them, and the first process of a container gets those of whoever
+/// else is in it.
+fn others_orphans_come(own: &Process, before: bool) -> bool {
+    before || own.pid == 1
 }
 
 /// The orphans among `all` that can be from no command but the one that `leader` leads. Those that have
@@ -178,8 +203,7 @@ fn adopted(all: &[Process], wanted: impl Fn(&State, &Process) -> bool) -> Vec<Pr
 ///
 /// While it lives, nothing that a command has started gets away from its end, also if it has forked twice,
 /// left its session, cleared its environment *and* lost the mark that [`Reach::Tree`](super::Reach::Tree)
-/// looks for; and this process reaps what it has adopted (where it is the first process of a container,
-/// that was its duty anyway). An orphan without a mark that can be from several commands which run at the
+/// looks for; and this process reaps what it has adopted. An orphan without a mark that can be from several commands which run at the
 /// same time is killed with the last of them, and at the latest when this is dropped.
 ///
 /// It is a setting of the whole process, so a program claims it and a library does not. Claim it before
@@ -187,7 +211,8 @@ fn adopted(all: &[Process], wanted: impl Fn(&State, &Process) -> bool) -> Vec<Pr
 /// as long as they stay in the program's own process group; of one that leaves it (a daemon) the orphans
 /// could not be told from those of a command, and the child itself not from an orphan. When the program
 /// has children already, or runs a command with [`Reach::Group`](super::Reach::Group), which may leave
-/// processes behind, then from there on orphans without a mark are let alone.
+/// processes behind, then from there on orphans without a mark are let alone. So are they where the program
+/// is the first process of a container, which gets the orphans of whoever else is in it: it reaps them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -233,8 +258,9 @@ impl Subreaper {
         *state = State {
             claimed: true,
             commands: Vec::new(),
+            abandoned: Vec::new(),
             attendants: Vec::new(),
-            spared_from: before.then_some(0),
+            spared_from: others_orphans_come(&own, before).then_some(0),
         };
         let sweeper = tokio::spawn(reap_all(exits)).abort_handle();
         Ok(Self { sweeper })
@@ -256,6 +282,7 @@ impl Drop for Subreaper {
         let mut state = state();
         state.claimed = false;
         state.commands.clear();
+        state.abandoned.clear();
         state.attendants.clear();
         // It can fail only where it could not be claimed.
         let _ = adopt(false);
@@ -296,6 +323,7 @@ fn reap_adopted() {
     let there: Vec<_> = all.iter().map(|one| (one.pid, one.started)).collect();
     let mut state = state();
     state.attendants.retain(|one| there.contains(one));
+    state.abandoned.retain(|one| there.contains(one));
 }
 
 #[cfg(test)]
@@ -316,6 +344,7 @@ mod tests {
         State {
             claimed: true,
             commands: commands.to_vec(),
+            abandoned: vec![(45, 100)],
             attendants: vec![(50, 100)],
             spared_from: None,
         }
@@ -330,12 +359,20 @@ mod tests {
             // In this process's own group.
             (process(60, 1000, 900, 200), false),
             (process(40, 1000, 40, 100), false),
+            (process(45, 1000, 45, 100), false),
             (process(50, 1000, 50, 100), false),
             // With a number that was somebody's.
             (process(40, 1000, 40, 101), true),
         ] {
             assert_eq!(state.is_adopted(&child, &own), adopted, "{child:?}");
         }
+    }
+
+    #[test]
+    fn the_first_process_of_a_container_gets_the_orphans_of_others() {
+        assert!(others_orphans_come(&process(1, 0, 1, 10), false));
+        assert!(others_orphans_come(&process(7, 1, 7, 10), true));
+        assert!(!others_orphans_come(&process(7, 1, 7, 10), false));
     }
 
     #[test]
