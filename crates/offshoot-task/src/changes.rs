@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use crate::shard::Shard;
 
 // Invariants
-// 1. Versions come from one counter of the registry, so that they never go back, not even for an
-//    owner that nobody watched for a while.
+// 1. Versions come from one counter of the shard, in which an owner stays, so that they never go back,
+//    not even for an owner that nobody watched for a while.
 // 2. A version is drawn under the lock, in the critical section of the change, and published after
 //    it was released; who sees the version sees the change. Two may be published out of order: the
 //    greater one stays.

@@ -36,6 +36,7 @@ mod controller;
 mod counters;
 mod drive;
 mod error;
+mod expired;
 mod id;
 mod index;
 #[cfg(test)]
@@ -51,6 +52,7 @@ mod progress;
 mod read;
 mod record;
 mod registry;
+mod restore;
 mod shard;
 mod shards;
 mod slab;

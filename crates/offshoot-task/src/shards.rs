@@ -4,17 +4,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use offshoot_core::{Scope, ScopeId};
+use offshoot_core::ScopeId;
 
 use crate::config::TaskConfig;
 use crate::controller::Controllers;
 use crate::counters::Counters;
-use crate::error::StartError;
 use crate::id::TaskId;
 use crate::index::CounterHasher;
 use crate::kind::TaskKind;
 use crate::shard::Shard;
-use crate::status::TaskOutcome;
 use crate::sync::lock;
 
 // Invariants
@@ -32,7 +30,7 @@ pub(crate) struct Shards {
     counters: Arc<Counters>,
     controllers: Mutex<Controllers>,
     next_observer: AtomicU64,
-    // Taken before any table.
+    // Taken before any table. Nothing foreign runs under it.
     adopting: Mutex<()>,
 }
 
@@ -83,29 +81,25 @@ impl Shards {
         self.counters.of(kind).skip_through(n);
     }
 
-    /// Registers a task that ended in an earlier process. See `TaskRegistry::restore`.
-    pub(crate) fn restore(
-        &self,
-        scope: &Scope,
-        id: TaskId,
-        label: &str,
-        generation: u64,
-        outcome: TaskOutcome,
-    ) -> Result<(), StartError> {
-        let own = self.of(Some(scope.id()));
-        let _alone = lock(&self.adopting);
-        let unseen = self.counters.of(id.task_kind()).skip_through(id.number());
-        let others = self.all.iter().filter(|other| !Arc::ptr_eq(other, own));
-        let taken = |other: &Arc<Shard>| other.table().kinds.find(&id).is_some();
-        if !unseen && others.into_iter().any(taken) {
-            return Err(StartError::IdInUse { id });
-        }
-        own.restore(scope, id, label, generation, outcome)
+    /// Held by whoever gives a task an id that was not drawn from a counter.
+    pub(crate) fn adopting(&self) -> &Mutex<()> {
+        &self.adopting
+    }
+
+    /// Whether an id is in use in a shard that is not `own`. It is not issued from here on. The lock of
+    /// [`adopting`](Self::adopting) is held.
+    pub(crate) fn is_taken(&self, id: &TaskId, own: &Arc<Shard>) -> bool {
+        let counter = self.counters.of(id.task_kind());
+        let unseen = counter.skip_through(id.number());
+        let mut others = self.all.iter().filter(|other| !Arc::ptr_eq(other, own));
+        !unseen && others.any(|other| other.table().kinds.find(id).is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use offshoot_core::Scope;
+
     use super::*;
 
     #[test]

@@ -16,10 +16,10 @@ use crate::id::TaskId;
 use crate::lifecycle::Lifecycle;
 use crate::owner::Owner;
 use crate::progress::Report;
-use crate::record::{Ended, FinalOutput, Links, Live, OpenReadings, Output, Record, Stage};
+use crate::record::{Links, Live, Output, Record, Stage};
 use crate::shard::Shard;
 use crate::slab::Key;
-use crate::spec::{CheckedSpec, TaskSpec, detail_line, label_line};
+use crate::spec::{CheckedSpec, TaskSpec};
 use crate::status::{StoppedBy, TaskOutcome};
 use crate::table::{After, Table};
 
@@ -77,7 +77,11 @@ impl Table {
     }
 
     /// The entry of an owner, made at its first task.
-    fn enrol(&mut self, shard: &Arc<Shard>, scope: Option<&Scope>) -> Result<Key, StartError> {
+    pub(crate) fn enrol(
+        &mut self,
+        shard: &Arc<Shard>,
+        scope: Option<&Scope>,
+    ) -> Result<Key, StartError> {
         let id = scope.map(Scope::id);
         if let Some(key) = self.owner_of(id) {
             return Ok(key);
@@ -351,78 +355,5 @@ impl Shard {
             }
         }
         id
-    }
-
-    /// Registers a task that ended in an earlier process, if its id is not in use in this shard.
-    pub(crate) fn restore(
-        self: &Arc<Self>,
-        scope: &Scope,
-        id: TaskId,
-        label: &str,
-        generation: u64,
-        outcome: TaskOutcome,
-    ) -> Result<(), StartError> {
-        let limit = self.config.output_window;
-        let frame = outcome.frame;
-        let output = outcome
-            .output
-            .or_else(|| frame.as_ref().map(|_| String::new()));
-        let output = output.map_or(Output::None, |full| Output::Final {
-            output: Arc::new(FinalOutput::bounded(&full, limit, frame)),
-            read: false,
-            open: OpenReadings::default(),
-        });
-        let detail = outcome.detail.as_deref().and_then(detail_line);
-        let label = label_line(label).ok_or(StartError::EmptyLabel)?;
-        let now = self.config.clock.now();
-        let kind = id.task_kind();
-        let mut after = After::default();
-        let outcome = {
-            let mut table = self.table();
-            if table.closing {
-                return Err(StartError::RegistryClosing);
-            }
-            let owner = table.enrol(self, Some(scope))?;
-            if table
-                .owners
-                .get(owner)
-                .is_none_or(|owner| owner.closing.is_some())
-            {
-                return Err(StartError::OwnerClosing);
-            }
-            let kind = table.kinds.intern(kind);
-            let key = table.records.insert(Record {
-                life: Lifecycle::ended(outcome.status),
-                kind,
-                n: id.number(),
-                owner,
-                owner_id: Some(scope.id()),
-                sequence: 0,
-                links: Links::default(),
-                label,
-                generation,
-                started_at: now,
-                stage: Stage::Ended(Ended {
-                    ran: 0,
-                    detail: detail.map(Into::into),
-                }),
-                output,
-                stop: None,
-                report: None,
-                hold: None,
-                ticket: false,
-                retired: false,
-            });
-            if table.kinds.adopt(kind, id.number(), key) {
-                table.link(key);
-                table.follow_up(key, &mut after);
-                Ok(())
-            } else {
-                table.records.remove(key);
-                Err(StartError::IdInUse { id })
-            }
-        };
-        self.perform(after);
-        outcome
     }
 }

@@ -159,3 +159,57 @@ async fn the_shutdown_reaches_every_owner_and_refuses_every_start_from_its_call_
     }
     assert!(format!("{registry:?}").contains("records: 0"));
 }
+
+/// Whoever is woken by a change may restore a task itself: no lock is held while it is woken.
+#[tokio::test]
+async fn a_waker_may_restore_a_task_while_another_is_restored() {
+    struct Restorer(TaskRegistry, Scope, AtomicUsize);
+    impl std::task::Wake for Restorer {
+        fn wake(self: std::sync::Arc<Self>) {
+            if self.2.fetch_add(1, Ordering::Relaxed) == 0 {
+                let id = "bash-100".parse().unwrap();
+                self.0.restore(&self.1, id, "make", 0, lost()).unwrap();
+            }
+        }
+    }
+    let (registry, owner) = fixture();
+    let mut changes = registry.changes(owner.id());
+    let restorer = Restorer(registry.clone(), owner.clone(), AtomicUsize::new(0));
+    let waker = std::sync::Arc::new(restorer).into();
+    let mut changed = Box::pin(changes.changed());
+    let polled = changed
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let restoring = {
+        let (registry, owner) = (registry.clone(), owner.clone());
+        tokio::task::spawn_blocking(move || {
+            let id = "bash-7".parse().unwrap();
+            registry.restore(&owner, id, "make", 0, lost()).unwrap();
+        })
+    };
+    let limit = std::time::Duration::from_secs(30);
+    tokio::time::timeout(limit, restoring)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(registry.list(owner.id()).len(), 2);
+}
+
+#[tokio::test]
+async fn ids_that_were_given_up_beside_another_owner_s_are_expired_and_not_unknown() {
+    const ROUNDS: u64 = 3000;
+    let (registry, a) = fixture();
+    let b = Scope::root("b");
+    for _ in 0..ROUNDS {
+        for owner in [&a, &b] {
+            let id = start(&registry, owner, async { TaskOutcome::completed() });
+            let limit = std::time::Duration::from_secs(30);
+            let waited = registry.wait(owner.id(), &id, limit).await.unwrap();
+            waited.commit();
+        }
+    }
+    let mine: TaskId = "bash-1".parse().unwrap();
+    let code = |owner: &Scope| registry.get(owner.id(), &mine).unwrap_err().code();
+    assert_eq!((code(&a), code(&b)), ("EXPIRED_TASK", "UNKNOWN_TASK"));
+}
