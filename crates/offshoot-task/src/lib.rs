@@ -77,7 +77,7 @@ pub use observe::{ObserverHandle, TaskChange, TaskObserver};
 pub use output::{OutputBuffer, OutputSlice, OutputWriter, Overflow};
 pub use producer::Producer;
 pub use progress::TaskProgress;
-pub use read::Reading;
+pub use read::{Reading, Receipt};
 pub use registry::TaskRegistry;
 pub use snapshot::TaskSnapshot;
 pub use spec::TaskSpec;

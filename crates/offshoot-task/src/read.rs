@@ -17,6 +17,7 @@ use crate::record::{FinalOutput, Output};
 use crate::shard::Shard;
 use crate::slab::Key;
 use crate::snapshot::TaskSnapshot;
+use crate::table::After;
 use crate::unread::Taken;
 use crate::wait::Claim;
 
@@ -57,18 +58,55 @@ enum Part {
 }
 
 impl Held {
-    fn commit(mut self) {
+    fn commit(mut self) -> Receipt {
         let part = mem::replace(&mut self.part, Part::Ranges(Vec::new()));
         let mut table = self.shard.table();
         let record = table.records.get_mut(self.key);
-        match (record.map(|record| &mut record.output), part) {
-            (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.commit(&ranges),
+        match (record.map(|record| &mut record.output), &part) {
+            (Some(Output::Stream(stream)), Part::Ranges(ranges)) => stream.unread.commit(ranges),
             (Some(Output::Final { read, open, .. }), Part::Final) => {
                 *read = true;
                 open.leave();
             }
             _ => {}
         }
+        drop(table);
+        let (shard, key) = (Arc::clone(&self.shard), self.key);
+        Receipt { shard, key, part }
+    }
+}
+
+/// Says what was read by a [reading](Reading) that was committed, in case that it did not arrive.
+pub struct Receipt {
+    shard: Arc<Shard>,
+    key: Key,
+    part: Part,
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt").finish_non_exhaustive()
+    }
+}
+
+impl Receipt {
+    /// The text did not arrive where it was delivered to: the next reading has it again, as far as it
+    /// is still kept. The end of a finished task stays reported. Without effect when the task is gone.
+    pub fn revoke(self) {
+        let mut after = After::default();
+        {
+            let mut table = self.shard.table();
+            let record = table.records.get_mut(self.key);
+            match (record.map(|record| &mut record.output), &self.part) {
+                (Some(Output::Stream(stream)), Part::Ranges(ranges)) => {
+                    stream.unread.revoke(ranges);
+                }
+                (Some(Output::Final { read, .. }), Part::Final) => *read = false,
+                _ => {}
+            }
+            table.note_change(self.key, &mut after);
+        }
+        self.shard.perform(after);
     }
 }
 
@@ -174,10 +212,17 @@ impl Reading {
     ///
     /// The task may be gone by now; that is no error.
     pub fn commit(self) {
-        self.held.commit();
+        self.commit_with_receipt();
+    }
+
+    /// As [`commit`](Self::commit), for a text that is on a way on which it can get lost: in a message
+    /// that may be discarded unread. Then the [receipt](Receipt::revoke) makes it unread again.
+    pub fn commit_with_receipt(self) -> Receipt {
+        let receipt = self.held.commit();
         if let Some(claim) = self.claim {
             claim.commit();
         }
+        receipt
     }
 }
 

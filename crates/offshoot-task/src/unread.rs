@@ -81,6 +81,36 @@ impl Unread {
         self.settle();
     }
 
+    /// What was shown did not arrive: it was not read after all.
+    pub(crate) fn revoke(&mut self, ranges: &[Range<u64>]) {
+        let read = Ahead {
+            range: 0..mem::take(&mut self.read),
+            read: true,
+        };
+        let (mut kept, mut all) = (Vec::new(), mem::take(&mut self.ahead));
+        all.insert(0, read);
+        for mut one in all {
+            if !one.read {
+                kept.push(one);
+                continue;
+            }
+            for gone in ranges {
+                let end = gone.start.min(one.range.end);
+                if one.range.start < end && gone.end > one.range.start {
+                    let range = one.range.start..end;
+                    kept.push(Ahead { range, read: true });
+                }
+                if gone.start < one.range.end {
+                    one.range.start = one.range.start.max(gone.end);
+                }
+            }
+            kept.push(one);
+        }
+        kept.retain(|one| one.range.start < one.range.end);
+        self.ahead = kept;
+        self.settle();
+    }
+
     /// Lets what was read join `read`, and neighbours that were read each other.
     fn settle(&mut self) {
         let mut joined = 0;
@@ -160,10 +190,11 @@ mod tests {
         /// Against one flag a byte.
         #[test]
         fn every_byte_is_unread_held_once_or_read(
-            steps in proptest::collection::vec((0..4u8, 0..8usize), 1..100),
+            steps in proptest::collection::vec((0..5u8, 0..8usize), 1..100),
         ) {
             let (mut unread, mut bytes) = (Unread::default(), Vec::new());
             let mut open: Vec<(usize, Taken)> = Vec::new();
+            let mut committed: Vec<Taken> = Vec::new();
             for (n, (step, value)) in steps.into_iter().enumerate() {
                 match step {
                     0 => bytes.extend(std::iter::repeat_n(Byte::Unread, value)),
@@ -181,11 +212,19 @@ mod tests {
                         prop_assert!(got.is_empty());
                         open.push((n, taken));
                     }
+                    2 if !committed.is_empty() => {
+                        let taken = committed.swap_remove(value % committed.len());
+                        unread.revoke(&taken.ranges);
+                        for at in taken.ranges.into_iter().flatten() {
+                            bytes[usize::try_from(at).unwrap()] = Byte::Unread;
+                        }
+                    }
                     _ if open.is_empty() => {}
                     _ => {
                         let (reader, taken) = open.swap_remove(value % open.len());
-                        let after = if step == 2 {
+                        let after = if step == 3 {
                             unread.commit(&taken.ranges);
+                            committed.push(taken);
                             Byte::Read
                         } else {
                             unread.release(&taken.ranges);

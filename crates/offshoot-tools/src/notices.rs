@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_agent::{Agent, AgentRegistry, Extension, Message, MessageId, Source, Status};
+use offshoot_agent::{
+    Agent, AgentRegistry, Extension, HistoryItem, Message, MessageId, Projection, Source, Status,
+};
 use offshoot_core::text;
 use offshoot_task::{
-    Reading, StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot, TaskStatus,
+    Reading, Receipt, StoppedBy, TaskChange, TaskId, TaskObserver, TaskRegistry, TaskSnapshot,
+    TaskStatus,
 };
 
 use crate::unsaid::{Owed, Unsaid};
@@ -25,6 +28,40 @@ pub(crate) const LOST: &str = "lost in a restart";
 pub(crate) const SOURCE: &str = "task";
 pub(crate) const LABEL_BYTES: usize = 120;
 
+/// An output that was taken into a notice.
+#[derive(Debug)]
+struct Inline {
+    notice: MessageId,
+    bytes: u64,
+    receipt: Receipt,
+}
+
+/// What became of a message that a session took.
+enum Fate {
+    Waits,
+    Read,
+    Discarded,
+}
+
+impl Fate {
+    fn of(message: &MessageId, projection: &Projection) -> Self {
+        let is_read = |item: &HistoryItem| match item {
+            HistoryItem::User(read) => read.id == *message,
+            _ => false,
+        };
+        let inbox = projection.inbox();
+        let mut claimed = inbox.claimed();
+        if inbox.contains(message) || claimed.any(|entry| entry.message.id == *message) {
+            return Self::Waits;
+        }
+        // The newest are the likely ones.
+        match projection.history().iter().rev().any(is_read) {
+            true => Self::Read,
+            false => Self::Discarded,
+        }
+    }
+}
+
 /// Writes tasks into their owners' sessions and tells the owners of their ends.
 pub(crate) struct TaskNotices {
     agents: AgentRegistry,
@@ -32,6 +69,8 @@ pub(crate) struct TaskNotices {
     pub(crate) settings: NoticeSettings,
     /// Notices that only point at an output: withdrawn when it is read before they are.
     waiting: Mutex<HashMap<TaskId, MessageId>>,
+    /// Outputs that are in a notice: unread again when that is discarded before it was read.
+    inline: Mutex<HashMap<TaskId, Inline>>,
     /// Ends that their owner's session did not take: said again at the owner's next change of a task.
     unsaid: Unsaid,
 }
@@ -47,12 +86,49 @@ impl TaskNotices {
             tasks,
             settings,
             waiting: Mutex::default(),
+            inline: Mutex::default(),
             unsaid: Unsaid::default(),
         }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<TaskId, MessageId>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inline(&self) -> MutexGuard<'_, HashMap<TaskId, Inline>> {
+        self.inline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes of the output of a task of `agent` are in a notice that the agent will read. When
+    /// the notice was discarded unread they can be read again from now on.
+    pub(crate) fn in_a_notice(&self, agent: &Agent, task: &TaskId) -> u64 {
+        let known = self
+            .inline()
+            .get(task)
+            .map(|inline| (inline.notice.clone(), inline.bytes));
+        let Some((notice, bytes)) = known else {
+            return 0;
+        };
+        let fate = agent.with_projection(|projection| Fate::of(&notice, projection));
+        if matches!(fate, Fate::Waits) {
+            return bytes;
+        }
+        let inline = self.inline().remove(task);
+        if let (Fate::Discarded, Some(inline)) = (fate, inline) {
+            inline.receipt.revoke();
+        }
+        0
+    }
+
+    /// Makes what was in discarded notices of `agent` unread again.
+    pub(crate) fn look_after(&self, agent: &Agent) {
+        let owner = agent.scope().id();
+        let tasks: Vec<_> = self.inline().keys().cloned().collect();
+        for task in tasks {
+            if self.tasks.get(owner, &task).is_ok() {
+                self.in_a_notice(agent, &task);
+            }
+        }
     }
 
     /// Tells the owner of an end; whether its session took the notice. What it did not take was not
@@ -74,7 +150,20 @@ impl TaskNotices {
             agent.notify_with(facts, message, self.settings.wake),
             reading,
         ) {
-            (Ok(_), Some(reading)) => reading.commit(),
+            (Ok(delivered), Some(reading)) => {
+                let inline = Inline {
+                    notice: delivered.message_id,
+                    bytes: reading.text().len() as u64,
+                    receipt: reading.commit_with_receipt(),
+                };
+                if inline.bytes > 0 {
+                    self.inline().insert(task.id.clone(), inline);
+                    // It may have been the last that was owed of a record: gone before it was noted.
+                    if self.tasks.get(agent.scope().id(), &task.id).is_err() {
+                        self.inline().remove(&task.id);
+                    }
+                }
+            }
             (Ok(delivered), None) => {
                 self.waiting().insert(task.id.clone(), delivered.message_id);
             }
@@ -140,6 +229,7 @@ impl TaskObserver for TaskNotices {
         let owed = match change {
             TaskChange::Removed => {
                 self.waiting().remove(&task.id);
+                self.inline().remove(&task.id);
                 self.unsaid.forget(owner, &task.id);
                 return;
             }

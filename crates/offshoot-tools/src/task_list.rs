@@ -1,12 +1,14 @@
 //! `task_list`: the caller's background tasks.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use offshoot_agent::{Effects, Tool, ToolCall, ToolOutput};
-use offshoot_task::TaskRegistry;
 use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::fit::{Room, fit_list};
+use crate::notices::TaskNotices;
 use crate::shape::Shape;
 use crate::{schema, task_view};
 
@@ -18,7 +20,7 @@ const DESCRIPTION: &str = "List your background tasks, running and finished, one
 status, label.";
 
 pub(crate) struct TaskList {
-    tasks: TaskRegistry,
+    notices: Arc<TaskNotices>,
     room: Room,
     schema: Value,
 }
@@ -26,9 +28,9 @@ pub(crate) struct TaskList {
 impl TaskList {
     pub(crate) const NAME: &'static str = "task_list";
 
-    pub(crate) fn new(tasks: TaskRegistry, room: Room) -> Self {
+    pub(crate) fn new(notices: Arc<TaskNotices>, room: Room) -> Self {
         Self {
-            tasks,
+            notices,
             room,
             schema: schema::of::<TaskListArguments>(),
         }
@@ -58,7 +60,8 @@ impl Tool for TaskList {
 
     fn call(&self, call: ToolCall) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
-            let tasks = self.tasks.list(call.agent.scope().id());
+            self.notices.look_after(&call.agent);
+            let tasks = self.notices.tasks.list(call.agent.scope().id());
             let lines: Vec<_> = tasks.iter().map(task_view::list_line).collect();
             let shown = fit_list(&lines, Shape::NoTasks.head(), self.room);
             ToolOutput::text(shown).with_value(tasks.iter().map(task_view::value).collect())

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::arguments::Arguments;
 use crate::fit::{Body, File, Room, fit};
 use crate::handed::Handed;
+use crate::notices::TaskNotices;
 use crate::shape::Shape;
 use crate::{TaskOutputSettings, schema, task_view};
 use offshoot_core::text;
@@ -41,6 +42,7 @@ or when a message for you arrives.";
 
 pub(crate) struct TaskOutput {
     tasks: TaskRegistry,
+    notices: Arc<TaskNotices>,
     settings: TaskOutputSettings,
     room: Room,
     /// What other calls of the same steps have.
@@ -51,9 +53,10 @@ pub(crate) struct TaskOutput {
 impl TaskOutput {
     pub(crate) const NAME: &'static str = "task_output";
 
-    pub(crate) fn new(tasks: TaskRegistry, settings: TaskOutputSettings) -> Self {
+    pub(crate) fn new(notices: Arc<TaskNotices>, settings: TaskOutputSettings) -> Self {
         Self {
-            tasks,
+            tasks: notices.tasks.clone(),
+            notices,
             room: Room::new(settings.max_bytes),
             settings,
             handed: Arc::default(),
@@ -101,6 +104,7 @@ impl TaskOutput {
         id: &TaskId,
         ended: Ended,
     ) -> Result<ToolOutput, AccessError> {
+        let noticed = self.notices.in_a_notice(&call.agent, id);
         let reading = self.tasks.read(call.agent.scope().id(), id)?;
         let task = reading.snapshot();
         let mut last: Vec<_> = reading.note().map(str::to_owned).into_iter().collect();
@@ -111,6 +115,15 @@ impl TaskOutput {
         };
         if elsewhere > 0 {
             last.push(Shape::Elsewhere.counted(elsewhere, " the result of another call]"));
+        }
+        // A final output is in each reading; of a stream each byte is read once.
+        let noticed = if reading.text().is_empty() {
+            noticed
+        } else {
+            0
+        };
+        if noticed > 0 {
+            last.push(Shape::Elsewhere.counted(noticed, " a notice that waits for you]"));
         }
         if matches!(ended, Ended::Interrupted) && !task.status.is_terminal() {
             last.push(Shape::WaitEnded.line(": a message for you has arrived]"));
@@ -125,7 +138,7 @@ impl TaskOutput {
                 path,
                 missing: task.overflow_missing,
             }),
-            empty: match elsewhere {
+            empty: match elsewhere + noticed {
                 0 => Shape::NoNewOutput.head(),
                 _ => "",
             },

@@ -49,7 +49,7 @@ impl Toolbox {
         let agents = subagents.host().agents.clone();
         let notices = Arc::new(TaskNotices::new(agents, tasks.clone(), settings.notices));
         subagents.set_live_work(Arc::new(RegistryWork::new(Arc::clone(&notices))));
-        let notices = tasks.observe(notices);
+        let observing = tasks.observe(Arc::clone(&notices) as Arc<_>);
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         if delegates {
             for tool in settings.subagents {
@@ -61,10 +61,10 @@ impl Toolbox {
             tools.push(Arc::new(ListAgents::new(subagents.clone(), room)));
         }
         tools.push(Arc::new(TaskOutput::new(
-            tasks.clone(),
+            Arc::clone(&notices),
             settings.task_output,
         )));
-        tools.push(Arc::new(TaskList::new(tasks.clone(), room)));
+        tools.push(Arc::new(TaskList::new(notices, room)));
         tools.push(Arc::new(TaskKill::new(tasks.clone())));
         if let Some(bash) = settings.bash {
             tools.push(Arc::new(Bash::new(tasks.clone(), bash, room)));
@@ -72,7 +72,7 @@ impl Toolbox {
         Self {
             tools: ToolSet::new(tools),
             sections,
-            _notices: notices,
+            _notices: observing,
         }
     }
 }

@@ -463,3 +463,52 @@ async fn an_interrupted_waiting_child_has_its_tasks_stopped() {
     );
     world.close(&root).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_output_whose_notice_was_discarded_unread_can_be_read() {
+    let mut setup = Setup::default();
+    setup.tools.notices.wake = false;
+    let world = World::with(setup);
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "a frame").stream(buffer.clone());
+    let (id, end) = world.task_of(&root, spec);
+    buffer.writer().write("precious\n");
+    end.with(TaskOutcome::completed());
+    world.settled(&root, &id).await;
+    let read = async || {
+        let args = json!({"task_id": id.to_string()});
+        world.call(&root, "task_output", args).await.text
+    };
+    let status = "[status: completed]";
+    let waits = "[9 bytes of new output are in a notice that waits for you]";
+    assert_eq!(read().await, format!("{waits}\n{status}"));
+    root.cancel(CancelCause::User, Pending::Discard);
+    soon("idle", root.idle()).await;
+    assert_eq!(world.discarded(&root), ["user"]);
+    let listed = world.call(&root, "task_list", json!({})).await;
+    assert!(listed.text.contains("render-1"), "{}", listed.text);
+    let task = world.tasks.get(root.scope().id(), &id).unwrap();
+    assert_eq!((task.reported, task.unread), (true, 9));
+    assert_eq!(read().await, format!("precious\n{status}"));
+    assert_eq!(read().await, format!("(no new output)\n{status}"));
+    assert_eq!(world.accepted(&root, "task").len(), 1, "told once");
+    world.close(&root).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_whose_notice_was_read_is_not_shown_again() {
+    let world = World::new();
+    let root = world.root();
+    let buffer = OutputBuffer::new(1024);
+    let spec = TaskSpec::new("render", "a frame").stream(buffer.clone());
+    let (id, end) = world.task_of(&root, spec);
+    buffer.writer().write("seen\n");
+    end.with(TaskOutcome::completed());
+    world.settled(&root, &id).await;
+    soon("rest", root.rest()).await;
+    let args = json!({"task_id": id.to_string()});
+    let again = world.call(&root, "task_output", args).await;
+    assert_eq!(again.text, "(no new output)\n[status: completed]");
+    world.close(&root).await;
+}
