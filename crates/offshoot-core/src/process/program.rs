@@ -14,7 +14,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::end::{ProgramEnd, ProgramOutcome};
-use super::env::{EnvPolicy, looks_secret};
+use super::env::{EnvPolicy, looks_secret, secrets_in};
 use super::error::SpawnError;
 use super::group::Group;
 use super::guardian::Guardian;
@@ -159,25 +159,26 @@ impl Program {
         self
     }
 
-    /// `text` without the values of the variables that the program sees and whose names look like
-    /// secrets, set for it or admitted by `policy`: what it says may have them.
+    /// `text` without the values of the variables that the program sees and that look like secrets, by
+    /// their names or their values, set for it or admitted by `policy`: what it says may have them.
     #[must_use]
     pub fn redacted(&self, text: &str, policy: &EnvPolicy) -> String {
         let admitted = policy.variables().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let secrets = self
-            .env
-            .iter()
-            .cloned()
-            .chain(admitted)
-            .filter(|(name, value)| {
+        let mut text = text.to_owned();
+        for (name, value) in self.env.iter().cloned().chain(admitted) {
+            let parts = secrets_in(&name, &value);
+            let whole = (looks_secret(&name) || !parts.is_empty()).then_some(value.as_str());
+            // The whole first: it has the parts in it.
+            for secret in whole.into_iter().chain(parts) {
                 // A value of a few characters is no secret, and is in every other word.
-                value.len() >= 4 && looks_secret(name)
-            });
-        secrets.fold(text.to_owned(), |text, (name, value)| {
-            text.replace(&value, &format!("[{name}]"))
-        })
+                if secret.len() >= 4 {
+                    text = text.replace(secret, &format!("[{name}]"));
+                }
+            }
+        }
+        text
     }
 
     /// The process to start: leader of a new group, with pipes.
@@ -455,10 +456,13 @@ mod tests {
         let program = Program::new("true")
             .env("API_KEY", "k-123")
             .env("PLACE", "home")
-            .env("X_TOKEN", "");
+            .env("X_TOKEN", "")
+            .env("HTTPS_PROXY", "http://me:pw12@proxy");
         let policy = EnvPolicy::nothing();
         let text = program.redacted("bad key k-123 at home", &policy);
         assert_eq!(text, "bad key [API_KEY] at home");
+        let text = program.redacted("no http://me:pw12@proxy; pw12?", &policy);
+        assert_eq!(text, "no [HTTPS_PROXY]; [HTTPS_PROXY]?");
         // Also what it was allowed to see, though it was not set for it.
         let (name, value) = ("CARGO_PKG_NAME", env!("CARGO_PKG_NAME"));
         let plain = program.redacted(value, &policy.clone().allow(name));
