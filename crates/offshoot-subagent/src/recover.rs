@@ -90,7 +90,7 @@ impl Ground {
             Outcome::of(facts)
         };
         if run.mode == Mode::OneShot {
-            self.discard_unread(run);
+            self.end_on_record(run, self.settings.max_depth);
         }
         let settlement = Settlement {
             outcome,
@@ -143,20 +143,34 @@ impl Ground {
         cost
     }
 
-    /// Nobody can resume a one-shot run: what it had not read will never be read.
-    fn discard_unread(&self, run: &RunRecord) {
-        let discarded = self.host.amend(&run.child, |projection| {
+    /// Nobody can resume a one-shot run: what it had not read will never be read, and what it had begun
+    /// has ended with its process. Its session says so, and so do those below it, at most `levels` deep.
+    fn end_on_record(&self, run: &RunRecord, levels: u32) {
+        let ended = self.host.amend(&run.child, |projection| {
             let inbox = projection.inbox();
             let unread = inbox.claimed().chain(inbox.entries());
-            unread
-                .map(|entry| Event::InboxDiscarded {
-                    message_id: entry.message.id.clone(),
-                    cause: Outcome::Lost.as_str().to_owned(),
-                })
-                .collect()
+            let unread = unread.map(|entry| Event::InboxDiscarded {
+                message_id: entry.message.id.clone(),
+                cause: Outcome::Lost.as_str().to_owned(),
+            });
+            let runs = open_runs(projection).into_iter().map(|run| {
+                let below = levels.checked_sub(1);
+                if let Some(below) = below {
+                    self.end_on_record(&run, below);
+                }
+                let session = self.host.store.project(&run.child);
+                let cost = session.map_or_else(
+                    |_| TreeUsage::default(),
+                    |session| self.cost(&session, below.unwrap_or_default()),
+                );
+                Event::from(run.settled(Outcome::Lost, cost))
+            });
+            let work = self.work().lost(projection).into_iter();
+            let work = work.map(Event::from);
+            unread.chain(runs).chain(work).collect()
         });
-        if let Err(error) = discarded {
-            tracing::warn!(child = %run.child, %error, "unread messages could not be discarded");
+        if let Err(error) = ended {
+            tracing::warn!(child = %run.child, %error, "the end of a lost run is not in its session");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use offshoot_agent::{Agent, AgentHost, AgentId, Projection};
+use offshoot_agent::{Agent, AgentHost, AgentId, Extension, Projection};
 
 use crate::ground::Ground;
 use crate::limit::TreeLimit;
@@ -70,6 +70,12 @@ pub trait LiveWork: Send + Sync + 'static {
 
     /// Whether a session that nobody is resident for says that some of it had not ended.
     fn was_alive(&self, session: &Projection) -> bool;
+
+    /// The ends, as events, of what was alive by a session that nobody will ever go on with. By default
+    /// nothing was.
+    fn lost(&self, _session: &Projection) -> Vec<Extension> {
+        Vec::new()
+    }
 
     /// Tells a resumed agent of ends that its session has and of which it was not told. Comes before
     /// anything else is said to it: what is owed is known by the last that the session has. By default

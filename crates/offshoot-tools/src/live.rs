@@ -99,6 +99,19 @@ impl LiveWork for RegistryWork {
         !open_tasks(session).is_empty()
     }
 
+    fn lost(&self, session: &Projection) -> Vec<Extension> {
+        let open = open_tasks(session).into_iter();
+        let lost = |task: OpenTask| {
+            Extension::new(SETTLED)
+                .with("task_id", task.id.to_string())
+                .with("status", TaskStatus::Failed.as_str())
+                .with("detail", LOST)
+                // Nobody is left to be told.
+                .with("reported", true)
+        };
+        open.map(lost).collect()
+    }
+
     fn retell(&self, agent: &Agent) {
         let owed: Vec<EndedTask> = agent.with_projection(|projection| {
             let owed = owed(projection).into_iter();

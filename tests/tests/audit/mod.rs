@@ -116,11 +116,8 @@ impl Audit {
             if self.is_known(id) {
                 messages(session, &at);
                 turns(session, &at);
-                // A one-shot run that died with the program has nobody left to be told.
-                if session.events[0]["event"]["mode"] != "one-shot" {
-                    runs(session, &at);
-                    tasks(session, &at);
-                }
+                runs(session, &at);
+                tasks(session, &at);
             }
         }
     }
@@ -167,6 +164,12 @@ fn turns(session: &Session, at: &str) {
     assert!(!open, "{at}: turn {turn} did not end");
 }
 
+/// Such a run takes what it has started with it, and may have died with the program: there is nobody to
+/// be told then, but its session has the ends.
+fn is_one_shot(session: &Session) -> bool {
+    session.events[0]["event"]["mode"] == "one-shot"
+}
+
 /// Each run settled once, and its end was told once: by its own notice, or by its task's.
 fn runs(session: &Session, at: &str) {
     for started in session.of("subagent/started") {
@@ -175,6 +178,9 @@ fn runs(session: &Session, at: &str) {
             .of("subagent/settled")
             .filter(|event| event["run_id"] == *run);
         assert_eq!(settled.count(), 1, "{at}: settlements of {started}");
+        if is_one_shot(session) {
+            continue;
+        }
         let told = session.accepted("settled");
         let told = told
             .filter(|message| message["source"]["run_id"] == *run)
@@ -195,6 +201,9 @@ fn tasks(session: &Session, at: &str) {
             .filter(|event| event["task_id"] == id)
             .collect();
         assert_eq!(settled.len(), 1, "{at}: ends of {id}");
+        if is_one_shot(session) {
+            continue;
+        }
         let notices = session.accepted("task");
         let notices = notices
             .filter(|message| message["source"]["task_id"] == id)
