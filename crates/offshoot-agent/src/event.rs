@@ -284,7 +284,7 @@ pub enum Event {
     TurnStart {
         /// Its number, from 1.
         turn: u64,
-        /// The greatest generation among the messages that opened it.
+        /// The least generation among the messages that opened it.
         generation: u64,
     },
     /// A step begins.

@@ -136,12 +136,12 @@ impl Inbox {
         self.next_step.iter().chain(followup).collect()
     }
 
-    /// Moves a message from its list to the claimed ones; returns it.
-    pub(crate) fn claim(&mut self, id: &MessageId) -> Option<Arc<Message>> {
+    /// Moves a message from its list to the claimed ones; returns it, and whether it may wake.
+    pub(crate) fn claim(&mut self, id: &MessageId) -> Option<(Arc<Message>, bool)> {
         let entry = self.take(id)?;
-        let message = Arc::clone(&entry.message);
+        let claimed = (Arc::clone(&entry.message), entry.wake);
         self.claimed.push_back(entry);
-        Some(message)
+        Some(claimed)
     }
 
     /// A claimed message entered its step.

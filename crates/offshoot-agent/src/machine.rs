@@ -31,6 +31,7 @@
 //! ```
 
 mod accept;
+mod chain;
 mod close;
 mod edit;
 mod record;

@@ -38,7 +38,7 @@ pub enum HistoryItem {
 pub struct OpenTurn {
     /// Its number.
     pub turn: u64,
-    /// Its generation.
+    /// Its generation. A message of a lesser one that may wake and is read in the turn takes it down.
     pub generation: u64,
     /// The last step that began; 0 before the first one.
     pub step: u64,
@@ -199,9 +199,12 @@ impl Projection {
                 before,
             } => self.inbox.shift(message_id, *target, before.as_ref()),
             Event::InboxClaimed { message_id, .. } => {
-                if let Some(message) = self.inbox.claim(message_id) {
+                if let Some((message, wake)) = self.inbox.claim(message_id) {
                     self.heard(&message.source.kind);
                     if let Some(open) = &mut self.open {
+                        if wake {
+                            open.generation = open.generation.min(message.source.generation);
+                        }
                         open.claimed.push(message);
                     }
                 }

@@ -363,24 +363,6 @@ async fn content_and_source_are_kept_as_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_has_the_greatest_generation_of_what_opened_it() {
-    let mut world = World::new();
-    let agent = world.agent();
-    agent.inject(notice("quiet", 4)).expect("accepted");
-    agent.notify(notice("n", 3), true).expect("accepted");
-    let step = world.stage.next().await;
-    assert_eq!(agent.current_turn(), Some((1, 4)));
-    step.complete();
-    support::soon("idle", agent.idle()).await;
-    agent.followup(user("fresh")).expect("accepted");
-    let step = world.stage.next().await;
-    assert_eq!(step.context.generation(), 0, "independent work");
-    step.complete();
-    support::soon("idle", agent.idle()).await;
-    world.finish(agent).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn messages_to_an_agent_that_was_not_started_wait_for_its_start() {
     let mut world = World::new();
     let agent = offshoot_agent::Agent::create(&world.host, None, world.spec())

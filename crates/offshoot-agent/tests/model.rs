@@ -125,6 +125,7 @@ impl Pair {
             target,
             wake,
             user: by_user,
+            generation: 0,
         });
         self.placed(placement, delivered.expect("accepted").placement);
     }
@@ -148,6 +149,7 @@ impl Pair {
                     target: Target::NextStep,
                     wake: wake && !quiet,
                     user: false,
+                    generation,
                 });
                 self.placed(placement, delivered.expect("accepted").placement);
             }
@@ -241,6 +243,9 @@ impl Pair {
             .agent
             .with_projection(|p| (p.turn(), p.stopped_by_user()));
         assert_eq!((turn, stopped), (self.model.turn, self.model.stopped));
+        if let Some((_, generation)) = self.agent.current_turn() {
+            assert_eq!(generation, self.model.generation, "the generation");
+        }
         let log = self.world.log(&self.agent);
         let folded = Projection::of(&log);
         self.agent.with_projection(|live| {

@@ -220,6 +220,123 @@ async fn a_chain_of_wakes_has_an_end() {
     world.finish(agent).await;
 }
 
+/// Decision 7: what a chain has left behind does not make independent work a part of it.
+#[tokio::test(start_paused = true)]
+async fn independent_work_after_a_chain_that_was_too_long_wakes_again() {
+    let settings = AgentSettings {
+        max_wake_chain: 1,
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Polite, settings);
+    let agent = world.agent();
+    let parked = agent.notify(notice("too-long", 2), true).expect("accepted");
+    assert_eq!(parked.placement, Placement::Parked);
+    agent.followup(user("work")).expect("accepted");
+    assert_eq!(agent.current_turn(), Some((1, 0)));
+    let step = world.stage.next().await;
+    assert_eq!(step.read(), ["too-long", "work"]);
+    assert_eq!(step.context.generation(), 0);
+    step.complete();
+    agent.idle().await;
+    let own = agent.notify(notice("own", 1), true).expect("accepted");
+    assert_eq!(own.placement, Placement::TurnStarted, "of the user's task");
+    world.stage.next().await.complete();
+    agent.idle().await;
+    world.finish(agent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_has_the_least_generation_of_what_woke_it() {
+    for (quiet, waking, expected) in [
+        (vec![4], vec![3], 3),
+        (vec![1], vec![3], 3),
+        (vec![], vec![5, 2, 7], 2),
+        (vec![9], vec![4, 0], 0),
+    ] {
+        let mut world = World::new();
+        let agent = Agent::create(&world.host, None, world.spec())
+            .expect("an agent")
+            .into_agent();
+        for (wake, generations) in [(false, quiet), (true, waking)] {
+            for generation in generations {
+                let message = notice(&format!("n{generation}"), generation);
+                agent.notify(message, wake).expect("accepted");
+            }
+        }
+        // All of it opens one turn.
+        agent.start();
+        assert_eq!(agent.current_turn(), Some((1, expected)));
+        let step = world.stage.next().await;
+        assert_eq!(step.context.generation(), expected);
+        step.complete();
+        agent.idle().await;
+        world.finish(agent).await;
+    }
+}
+
+/// What is read in the middle of a turn: independent work is not at the limit of the chain that it
+/// joins, and a turn is no longer a chain for what it is told of its own tasks, nor a shorter one.
+#[tokio::test(start_paused = true)]
+async fn a_message_in_the_middle_of_a_turn_takes_its_generation_down_and_never_up() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.notify(notice("opens", 5), true).expect("accepted");
+    let mut expected = [
+        (notice("own-task", 6), true, 5),
+        (notice("quiet", 1), false, 5),
+        (notice("an-older-chain", 3), true, 3),
+        (user("independent"), true, 0),
+        (notice("last", 1), true, 0),
+    ]
+    .into_iter();
+    let mut now = 5;
+    loop {
+        let step = world.stage.next().await;
+        assert_eq!(step.context.generation(), now, "{:?}", step.read());
+        assert_eq!(agent.current_turn(), Some((1, now)));
+        let Some((message, wake, then)) = expected.next() else {
+            step.complete();
+            break;
+        };
+        now = then;
+        match message.source.is_user() {
+            true => agent.steer(message),
+            false => agent.notify(message, wake),
+        }
+        .expect("accepted");
+        step.complete();
+    }
+    agent.idle().await;
+    let folded = offshoot_agent::Projection::of(&world.log(&agent));
+    assert_eq!(folded.turn(), 1);
+    world.finish(agent).await;
+}
+
+/// A quiet notice of a chain that is too long is read when there is a turn anyway; it opens none, not
+/// even after a turn that has used its steps up.
+#[tokio::test(start_paused = true)]
+async fn a_chain_that_is_too_long_opens_no_turn_after_a_turn_either() {
+    let settings = AgentSettings {
+        max_wake_chain: 1,
+        max_steps_per_turn: 2,
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Polite, settings);
+    let agent = world.agent();
+    agent.notify(notice("n1", 1), true).expect("accepted");
+    for n in 1..=2 {
+        let step = world.stage.next().await;
+        let message = notice(&format!("too-long-{n}"), 2);
+        let delivered = agent.notify(message, true).expect("accepted");
+        assert_eq!(delivered.placement, Placement::NextStep);
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(agent.with_projection(|p| p.turn()), 1);
+    let ledger = world.finish(agent).await;
+    assert_eq!(ledger.all(Fate::Waits), ["too-long-2"]);
+}
+
 /// B086: what a send says is what happens.
 #[tokio::test(start_paused = true)]
 async fn b086_a_steer_to_an_idle_agent_starts_a_turn() {

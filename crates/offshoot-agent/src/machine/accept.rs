@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::chain::Opened;
 use super::{Change, Command, Effects, Machine, Phase, Then};
-use crate::{Delivered, Event, Extension, Message, MessageId, Placement, SendError, Target};
+use crate::{Delivered, Entry, Event, Extension, Message, MessageId, Placement, SendError, Target};
 
 /// A message for the inbox. If it may wake an idle agent, the turn that it opens is appended with it.
 #[derive(Debug)]
@@ -106,10 +107,11 @@ impl Command for Accept {
             _ => machine.projection.inbox().ahead(target, None),
         };
         let effects = if placement == Placement::TurnStarted {
-            let arriving = Arriving {
+            let arriving = Claim {
                 id: message_id.clone(),
                 target,
                 generation,
+                wake,
             };
             machine.open_turn(events, Some(arriving))
         } else {
@@ -131,11 +133,23 @@ impl Command for Accept {
     }
 }
 
-/// A message that is accepted with the turn that it opens.
-pub(super) struct Arriving {
+/// A message that a turn claims at its beginning; it may be accepted with the turn that it opens.
+pub(super) struct Claim {
     id: MessageId,
     target: Target,
     generation: u64,
+    wake: bool,
+}
+
+impl Claim {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            id: entry.message.id.clone(),
+            target: entry.target,
+            generation: entry.message.source.generation,
+            wake: entry.wake,
+        }
+    }
 }
 
 impl Machine {
@@ -153,7 +167,7 @@ impl Machine {
 
     /// Appends `first`, whose last event may insert `arriving`, and with it opens a turn on an idle
     /// agent.
-    pub(super) fn open_turn(&self, first: Vec<Event>, arriving: Option<Arriving>) -> Effects {
+    pub(super) fn open_turn(&self, first: Vec<Event>, arriving: Option<Claim>) -> Effects {
         Effects {
             status_after: Some(first.len()),
             events: self.opening(first, arriving),
@@ -164,8 +178,8 @@ impl Machine {
     }
 
     /// `events`, and those that open a turn and claim its first batch: all of the next step's list,
-    /// then one message of the next turn's. `arriving` is the last of its list.
-    pub(super) fn opening(&self, mut events: Vec<Event>, arriving: Option<Arriving>) -> Vec<Event> {
+    /// then one message of the next turn's. `arriving` is the last of its list, and wakes.
+    pub(super) fn opening(&self, mut events: Vec<Event>, arriving: Option<Claim>) -> Vec<Event> {
         let turn = self.projection.turn() + 1;
         let batch = self.projection.inbox().batch(Target::NextTurn);
         let start = events.len();
@@ -174,34 +188,25 @@ impl Machine {
             turn,
             generation: 0,
         });
-        let mut greatest = 0;
-        let mut claim = |message_id: MessageId, generation: u64| {
-            greatest = greatest.max(generation);
-            events.push(Event::InboxClaimed {
-                message_id,
-                turn,
-                step: 1,
-            });
-        };
         let followups = batch.partition_point(|entry| entry.target == Target::NextStep);
         let (steers, followup) = batch.split_at(followups);
         let (steer, new_followup) = match arriving {
             Some(new) if new.target == Target::NextStep => (Some(new), None),
             new => (None, new),
         };
-        for entry in steers {
-            claim(entry.message.id.clone(), entry.message.source.generation);
-        }
-        if let Some(steer) = steer {
-            claim(steer.id, steer.generation);
-        }
-        if let Some(entry) = followup.first() {
-            claim(entry.message.id.clone(), entry.message.source.generation);
-        } else if let Some(new) = new_followup {
-            claim(new.id, new.generation);
+        let followup = followup.first().copied().map(Claim::of).or(new_followup);
+        let steers = steers.iter().copied().map(Claim::of).chain(steer);
+        let mut opened = Opened::default();
+        for claim in steers.chain(followup) {
+            opened.by(claim.generation, claim.wake);
+            events.push(Event::InboxClaimed {
+                message_id: claim.id,
+                turn,
+                step: 1,
+            });
         }
         if let Some(Event::TurnStart { generation, .. }) = events.get_mut(start) {
-            *generation = greatest;
+            *generation = opened.generation();
         }
         events
     }

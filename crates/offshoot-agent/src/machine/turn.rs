@@ -1,7 +1,7 @@
 //! How turns and steps begin and end, and when an agent rests.
 
 use super::{Change, Command, Effects, Machine, Phase, Then};
-use crate::{Event, StepOutcome, Target, TurnEndReason};
+use crate::{Entry, Event, StepOutcome, Target, TurnEndReason};
 
 /// How a turn ended, if nobody cancelled it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Begun {
     pub turn: u64,
     /// Its number in the turn, from 1.
     pub step: u64,
-    /// The generation of the turn.
+    /// The generation of the turn from this step on.
     pub generation: u64,
 }
 
@@ -80,7 +80,7 @@ impl Command for BeginStep {
         let Some(open) = machine.projection.open_turn() else {
             return (None, Effects::none());
         };
-        let (turn, step, generation) = (open.turn, open.step + 1, open.generation);
+        let (turn, step) = (open.turn, open.step + 1);
         let mut events = machine.projection.close_step(not_answered);
         let inbox = machine.projection.inbox();
         let batch = if step > 1 {
@@ -88,6 +88,10 @@ impl Command for BeginStep {
         } else {
             Vec::new()
         };
+        // As the fold of the claims has it.
+        let waking = batch.iter().filter(|entry| entry.wake);
+        let generations = waking.map(|entry| entry.message.source.generation);
+        let generation = generations.fold(open.generation, u64::min);
         events.reserve_exact(1 + inbox.claimed().count() + 2 * batch.len());
         events.extend(batch.iter().map(|entry| Event::InboxClaimed {
             message_id: entry.message.id.clone(),
@@ -259,8 +263,12 @@ impl Command for NextTurn {
             Phase::Running(running) if running.cut.is_some() => {
                 running.latched.iter().any(|id| inbox.contains(id))
             }
+            // What wakes nothing is read as well when work goes on by itself. A chain that is too long
+            // does not: it would else have no end.
             Phase::Running(running) => {
-                !running.is_final && self.0.is_ordinary() && !inbox.is_empty()
+                let longest = machine.limits.max_wake_chain;
+                let may = |e: &Entry| e.wake || e.message.source.generation <= longest;
+                !running.is_final && self.0.is_ordinary() && inbox.entries().any(may)
             }
             Phase::Idle | Phase::Preparing => false,
         };

@@ -15,6 +15,7 @@ pub struct Note {
     pub target: Target,
     pub wake: bool,
     pub user: bool,
+    pub generation: u64,
 }
 
 /// A cancel that the running turn has met.
@@ -67,6 +68,8 @@ pub struct Model {
     pub next_turn: VecDeque<Note>,
     pub phase: Phase,
     pub turn: u64,
+    /// Of the turn that runs.
+    pub generation: u64,
     pub stopped: bool,
     pub read: Vec<String>,
     pub discarded: Vec<String>,
@@ -129,6 +132,11 @@ impl Model {
         claimed.extend(self.next_turn.pop_front());
         self.stopped &= !claimed.iter().any(|note| note.user);
         self.turn += 1;
+        // It has the generation of what opened it; of what was left over when nothing that wakes did.
+        let waking = claimed.iter().filter(|note| note.wake);
+        let least = waking.map(|note| note.generation).min();
+        let of_all = claimed.iter().map(|note| note.generation).min();
+        self.generation = least.or(of_all).unwrap_or(0);
         self.phase = Phase::Opened { claimed, cut: None };
     }
 
@@ -171,14 +179,14 @@ impl Model {
         step.or_else(|| at(&self.next_turn).map(|at| (Target::NextTurn, at)))
     }
 
-    /// What takes the place of `old`; false when that does not wait.
+    /// What takes the place of `old` and is nobody's chain; false when that does not wait.
     pub fn replace(&mut self, old: &str, new: &str, by_user: bool) -> bool {
         let Some((target, at)) = self.find(old) else {
             return false;
         };
         self.stopped &= !by_user;
         let note = &mut self.list(target)[at];
-        (note.name, note.user) = (new.to_owned(), by_user);
+        (note.name, note.user, note.generation) = (new.to_owned(), by_user, 0);
         self.discarded.push(old.to_owned());
         let latched = self.cut().map(|cut| &mut cut.latched);
         for name in latched.into_iter().flatten().filter(|name| *name == old) {
@@ -287,6 +295,9 @@ impl Model {
             if more {
                 let claimed: Vec<_> = self.next_step.drain(..).collect();
                 self.stopped &= !claimed.iter().any(|note| note.user);
+                for note in claimed.iter().filter(|note| note.wake) {
+                    self.generation = self.generation.min(note.generation);
+                }
                 let names: Vec<_> = claimed.into_iter().map(|note| note.name).collect();
                 self.read.extend(names.iter().cloned());
                 let step = step + 1;
@@ -300,7 +311,12 @@ impl Model {
                     read: names,
                 };
             }
-            if !self.waiting().is_empty() {
+            // A chain that is too long opens no turn.
+            let lists = self.next_step.iter().chain(&self.next_turn);
+            if lists
+                .into_iter()
+                .any(|n| n.wake || n.generation <= MAX_CHAIN)
+            {
                 self.open();
             }
         }
