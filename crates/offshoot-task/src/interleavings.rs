@@ -25,6 +25,8 @@ use crate::spec::TaskSpec;
 use crate::status::{StoppedBy, TaskOutcome, TaskStatus};
 use crate::sync::{model, point};
 
+mod several;
+
 const SCHEDULES: usize = 1000;
 const TEXT: &str = "text";
 
