@@ -402,7 +402,8 @@ impl Agent {
     #[must_use]
     pub fn wall(&self) -> (Duration, Duration) {
         let state = self.lock();
-        let until = state.ended.unwrap_or_else(Instant::now);
+        let ended = state.ending.as_ref().and_then(|ending| ending.ended);
+        let until = ended.unwrap_or_else(Instant::now);
         let own = until.saturating_duration_since(self.0.began);
         (own, own.saturating_add(state.subtree_wall))
     }

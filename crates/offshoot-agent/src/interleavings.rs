@@ -134,7 +134,7 @@ impl World {
     fn dispose(&self, pending: Pending) -> JoinHandle<()> {
         self.thread(move |agent| {
             agent.begin_close(pending);
-            block_on(agent.clone().let_go()).unwrap();
+            block_on(agent.let_go()).unwrap();
             assert_eq!(agent.status(), Status::Closed);
         })
     }

@@ -28,8 +28,16 @@ pub(crate) fn spawn(runtime: &Handle, future: impl Future<Output = ()> + Send + 
     runtime.spawn(future);
 }
 
+/// Whether a runtime was shut down: what is spawned on it then is dropped at once.
+#[cfg(not(test))]
+pub(crate) fn is_gone(runtime: &Handle) -> bool {
+    use futures::FutureExt;
+    let probe = runtime.spawn(std::future::ready(()));
+    probe.now_or_never().is_some_and(|ended| ended.is_err())
+}
+
 #[cfg(test)]
-pub(crate) use model::{point, spawn};
+pub(crate) use model::{is_gone, point, spawn};
 
 #[cfg(test)]
 pub(crate) mod model {
@@ -54,6 +62,11 @@ pub(crate) mod model {
         } else {
             runtime.spawn(future);
         }
+    }
+
+    /// The runtime of a model outlives it.
+    pub(crate) fn is_gone(_: &Handle) -> bool {
+        false
     }
 
     /// Says that a model runs on this thread, until it is dropped.

@@ -108,6 +108,22 @@ async fn an_agent_that_could_not_be_made_leaves_nothing() {
     }
 }
 
+/// Before anything was made: no session, no entry, no scope in the owner's.
+#[test]
+fn an_agent_is_not_made_outside_a_runtime() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::in_folder(folder.path());
+    let owner = Scope::root("owner");
+    let refused = Agent::create(&world.host, Some(&owner), named(&world, "a"));
+    assert!(matches!(refused, Err(OpenError::NoRuntime)), "{refused:?}");
+    let kit = world.kit();
+    let refused = Agent::resume(&world.host, Some(&owner), &id("a"), Default::default(), kit);
+    assert!(matches!(refused, Err(OpenError::NoRuntime)), "{refused:?}");
+    let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(left, 0);
+    assert!(world.host.agents.list().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_seed_must_be_a_whole_past() {
     let mut world = World::new();
@@ -479,18 +495,15 @@ fn a_wake_after_the_runtime_is_gone_leaves_no_running_agent() {
         Status::Idle,
         "the drive was dropped unpolled"
     );
-    agent.followup(user("b")).expect("accepted");
-    assert_eq!(
-        agent.status(),
-        Status::Idle,
-        "the drive could not be started"
-    );
+    let refused = agent.followup(user("b"));
+    assert!(matches!(refused, Err(SendError::RuntimeGone)));
+    assert_eq!(agent.status(), Status::Idle);
     let ends: Vec<_> = world
         .trace(&agent)
         .into_iter()
         .filter(|line| line.starts_with("end turn"))
         .collect();
-    assert_eq!(ends, ["end turn 1 interrupted", "end turn 2 interrupted"]);
+    assert_eq!(ends, ["end turn 1 interrupted"]);
     runtime().block_on(soon("idle", agent.idle()));
 }
 

@@ -19,25 +19,28 @@
 //! ```
 
 mod cleanups;
+mod closing;
 
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use cleanups::{Cleanup, Cleanups};
+use closing::Closing;
 
 // Invariants
 // 1. `word` is (closing bit, watched bit, number of holds). A hold is taken by a compare-and-swap that
 //    fails once the closing bit is set, so no hold appears after closing began.
-// 2. `Phase` only moves Open -> Closing -> Closed, under `state`'s lock.
-// 3. Cleanups are popped one at a time, last in first out, by the one task that closes; the lock is
-//    never held while a cleanup runs.
+// 2. `Phase` only moves Open -> Told -> Closing -> Closed, under `state`'s lock. Below a scope that is
+//    not open none is, but for one that its maker is being refused.
+// 3. Cleanups are popped last in first out by the one task that closes, and neighbouring child scopes
+//    together; the lock is never held while a cleanup or a listener runs.
 // 4. Every wait re-checks its condition after it registered with `changed`.
 // 5. Whoever waits for the holds sets the watched bit before it looks at them, so the release of the
 //    last hold either sees the bit, or is seen. Where nobody ever waited, a release wakes nobody. The
@@ -45,9 +48,6 @@ use cleanups::{Cleanup, Cleanups};
 const CLOSING: u64 = 1 << 63;
 const WATCHED: u64 = 1 << 62;
 const HOLDS: u64 = WATCHED - 1;
-
-/// How long closing waits for one cleanup before it gives it up and goes on.
-const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
 
 /// The identity of one exact owner. It is never used again within the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,27 +103,37 @@ pub struct CleanupFailure {
 pub struct CloseReport {
     /// The cleanups that failed, in the order in which they ran.
     pub failures: Vec<CleanupFailure>,
+    /// What was dropped because it did not end in time, in this scope and in those inside it: what
+    /// [`Scope::report_dropped`] was told.
+    pub dropped: Vec<String>,
     /// Holds that were still taken when closing ended.
     pub holds_left: usize,
 }
 
 impl CloseReport {
-    /// Whether every cleanup succeeded and nothing is held any more.
+    /// Whether every cleanup succeeded, nothing was dropped and nothing is held any more.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.failures.is_empty() && self.holds_left == 0
+        self.failures.is_empty() && self.dropped.is_empty() && self.holds_left == 0
     }
 }
 
 enum Phase {
     Open,
-    Closing,
+    /// Closing has begun with that of a scope around this one: the cleanups wait for their turn.
+    Told,
+    /// The cleanups run.
+    Closing(Box<CloseReport>),
     Closed(Arc<CloseReport>),
 }
+
+type Listener = Box<dyn FnOnce() + Send>;
 
 struct State {
     phase: Phase,
     cleanups: Cleanups,
+    /// Called once, when closing begins.
+    listener: Option<Listener>,
 }
 
 struct Inner {
@@ -175,35 +185,28 @@ impl Scope {
             state: Mutex::new(State {
                 phase: Phase::Open,
                 cleanups: Cleanups::default(),
+                listener: None,
             }),
             changed: Notify::new(),
         }))
     }
 
-    /// A scope inside this one: closing the parent closes it first.
+    /// A scope inside this one. From the moment that closing the parent begins the child is closing too,
+    /// and so is what is inside it. Its cleanups run before those that the parent had before it; children
+    /// that follow each other, without a cleanup of the parent's in between, close at the same time.
     ///
     /// # Errors
     ///
     /// [`ScopeClosed`] when this scope is closing.
     pub fn child(&self, name: impl Into<String>) -> Result<Self, ScopeClosed> {
-        // The parent's cleanup must know the child and the child its cleanup: the slot breaks the knot.
-        let slot: Arc<Mutex<Option<Scope>>> = Arc::default();
-        let taken = Arc::clone(&slot);
-        let cleanup = self.on_close("close a child scope", async move || {
-            let child = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(child) = child {
-                child.close().await;
-            }
-            Ok(())
-        })?;
-        let child = Self::make(name.into(), Some((self.clone(), cleanup)));
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(child.clone());
-        if self.is_closing() {
-            // Closing may have run the cleanup before the slot was filled.
-            child.close_detached();
+        let name = name.into();
+        let mut state = self.0.state();
+        if !matches!(state.phase, Phase::Open) {
             return Err(ScopeClosed);
         }
-        Ok(child)
+        Ok(state
+            .cleanups
+            .push_child(|cleanup| Self::make(name, Some((self.clone(), cleanup)))))
     }
 
     /// The identity of this owner.
@@ -305,6 +308,43 @@ impl Scope {
         Ok(state.cleanups.push(name.into().into_boxed_str(), cleanup))
     }
 
+    /// Registers what is called once, when closing begins: on the thread that begins it, here or with a
+    /// scope around this one, when all scopes inside are closing too and before the call of
+    /// [`close`](Self::close) returns. It must be short. Its panic is contained.
+    ///
+    /// [`on_close`](Self::on_close) is for what takes time; this is for what must not go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`ScopeClosed`] when the scope is closing; the listener is dropped uncalled.
+    pub fn on_closing(&self, listener: impl FnOnce() + Send + 'static) -> Result<(), ScopeClosed> {
+        let mut state = self.0.state();
+        if !matches!(state.phase, Phase::Open) {
+            return Err(ScopeClosed);
+        }
+        state.listener = Some(match state.listener.take() {
+            None => Box::new(listener),
+            Some(first) => Box::new(move || {
+                closing::contained("a listener to a closing", first);
+                listener();
+            }),
+        });
+        Ok(())
+    }
+
+    /// Says that something that this owner had started did not end in time and was dropped, for the
+    /// [report](CloseReport::dropped). False when the report is out, or closing has not come to this
+    /// scope.
+    pub fn report_dropped(&self, what: impl Into<String>) -> bool {
+        match &mut self.0.state().phase {
+            Phase::Closing(report) => {
+                report.dropped.push(what.into());
+                true
+            }
+            Phase::Open | Phase::Told | Phase::Closed(_) => false,
+        }
+    }
+
     /// Takes a cleanup back, unrun. False when it is not registered any more: it ran, is running,
     /// or was taken back before.
     pub fn forget_cleanup(&self, id: CleanupId) -> bool {
@@ -333,84 +373,43 @@ impl Scope {
         self.until(|| self.is_closing()).await;
     }
 
-    /// Closes the scope: nothing new attaches from the moment of this call (not of its first poll),
-    /// the cleanups run one after the other, and every caller gets the same report.
+    /// Closes the scope: nothing new attaches to it, nor to a scope inside it, from the moment of this
+    /// call (not of its first poll); the cleanups run, last registered first; and every caller gets the
+    /// same report.
     ///
-    /// Dropping the returned future does not stop closing, which runs as a task of its own.
+    /// Dropping the returned future does not stop closing, which runs as a task of its own. When the
+    /// runtime of that task is shut down first, the cleanups that are left are dropped unrun and
+    /// reported as failed: closing ends.
     ///
     /// # Panics
     ///
-    /// When called outside a Tokio runtime while the scope is open.
-    pub fn close(&self) -> impl Future<Output = Arc<CloseReport>> + Send + 'static {
+    /// When called outside a Tokio runtime while the scope is open; nothing is begun then.
+    pub fn close(&self) -> impl Future<Output = Arc<CloseReport>> + Send + 'static + use<> {
         self.close_detached();
-        let scope = self.clone();
-        async move {
-            let mut report = None;
-            scope
-                .until(|| {
-                    if let Phase::Closed(done) = &scope.0.state().phase {
-                        report = Some(Arc::clone(done));
-                    }
-                    report.is_some()
-                })
-                .await;
-            report.unwrap_or_default()
-        }
+        self.clone().ended()
+    }
+
+    /// Waits for the end of closing.
+    async fn ended(self) -> Arc<CloseReport> {
+        let mut report = None;
+        self.until(|| {
+            if let Phase::Closed(done) = &self.0.state().phase {
+                report = Some(Arc::clone(done));
+            }
+            report.is_some()
+        })
+        .await;
+        report.unwrap_or_default()
     }
 
     fn close_detached(&self) {
-        {
-            let mut state = self.0.state();
-            if !matches!(state.phase, Phase::Open) {
-                return;
-            }
-            state.phase = Phase::Closing;
-            self.0.word.fetch_or(CLOSING, Ordering::AcqRel);
+        if matches!(self.0.state().phase, Phase::Closing(_) | Phase::Closed(_)) {
+            return;
         }
-        self.0.changed.notify_waiters();
-        tokio::spawn(run_cleanups(self.clone()));
-    }
-}
-
-async fn run_cleanups(scope: Scope) {
-    let mut failures = Vec::new();
-    loop {
-        let next = scope.0.state().cleanups.pop();
-        let Some((name, cleanup)) = next else {
-            break;
-        };
-        if let Err(error) = contain(cleanup).await {
-            tracing::warn!(scope = %scope.name(), cleanup = %name, %error, "cleanup failed");
-            failures.push(CleanupFailure {
-                name: name.into_string(),
-                error,
-            });
-        }
-    }
-    let report = Arc::new(CloseReport {
-        failures,
-        holds_left: scope.holds(),
-    });
-    scope.0.state().phase = Phase::Closed(report);
-    if let Some((parent, cleanup)) = &scope.0.parent {
-        parent.forget_cleanup(*cleanup);
-    }
-    scope.0.changed.notify_waiters();
-}
-
-/// Runs one cleanup as a task, so that its panic and its hang stay its own.
-async fn contain(cleanup: Cleanup) -> Result<(), String> {
-    let mut task = tokio::spawn(async move { cleanup().await });
-    match tokio::time::timeout(CLEANUP_LIMIT, &mut task).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(join)) if join.is_panic() => Err(format!(
-            "panicked: {}",
-            crate::text::panic_message(&*join.into_panic())
-        )),
-        Ok(Err(_)) => Err("the runtime shut down".to_owned()),
-        Err(_) => {
-            task.abort();
-            Err(format!("took longer than {} s", CLEANUP_LIMIT.as_secs()))
+        let runtime = Handle::current();
+        self.begin_closing();
+        if let Some(closing) = Closing::of(self) {
+            runtime.spawn(closing.run());
         }
     }
 }

@@ -257,3 +257,169 @@ async fn a_release_beside_a_wait_that_begins_is_not_missed() {
         release.await.expect("it does not panic");
     }
 }
+
+/// A scope with one inside it, and one inside that.
+fn chain() -> [Scope; 3] {
+    let top = Scope::root("top");
+    let middle = top.child("middle").expect("open");
+    let bottom = middle.child("bottom").expect("open");
+    [top, middle, bottom]
+}
+
+#[tokio::test]
+async fn all_that_is_inside_is_closing_with_the_call_and_told_once() {
+    let (scopes, log) = (chain(), Log::default());
+    let [top, middle, bottom] = &scopes;
+    for (scope, what) in [(bottom, "bottom"), (middle, "middle"), (top, "top")] {
+        let (log, scopes) = (Arc::clone(&log), scopes.clone());
+        let heard = move || {
+            assert!(scopes.iter().all(Scope::is_closing), "told {what}");
+            note(&log, what);
+        };
+        scope.on_closing(heard).expect("open");
+    }
+    let again = Arc::clone(&log);
+    middle
+        .on_closing(|| panic!("a listener's own"))
+        .and_then(|()| middle.on_closing(move || note(&again, "middle too")))
+        .expect("open");
+    let closing = top.close();
+    let told = ["top", "middle", "middle too", "bottom"];
+    assert_eq!(*log.lock().expect("the log"), told);
+    for scope in &scopes {
+        assert_eq!(scope.hold().err(), Some(ScopeClosed));
+        assert_eq!(scope.child("late").err(), Some(ScopeClosed));
+        assert_eq!(scope.on_closing(|| {}).err(), Some(ScopeClosed));
+        scope.closing().await;
+    }
+    assert!(!bottom.report_dropped("early"), "its turn has not come");
+    assert!(closing.await.is_clean());
+    assert_eq!(*log.lock().expect("the log"), told, "once");
+}
+
+/// Sleeps so long when the scope closes.
+fn sleeping(scope: &Scope, seconds: u64) {
+    let sleep = async move || {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        Ok(())
+    };
+    scope.on_close("sleeps", sleep).expect("open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn neighbouring_children_close_together_and_the_parents_own_after_them() {
+    let (parent, log) = (Scope::root("parent"), Log::default());
+    noting(&parent, &log, "before all");
+    for seconds in 1..=50 {
+        sleeping(&parent.child("one of many").expect("open"), seconds);
+    }
+    noting(&parent, &log, "between");
+    sleeping(&parent.child("the last").expect("open"), 7);
+    let began = tokio::time::Instant::now();
+    let closing = parent.close();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(*log.lock().expect("the log"), ["between"]);
+    assert!(closing.await.is_clean());
+    assert_eq!(began.elapsed().as_secs(), 57);
+    assert_eq!(*log.lock().expect("the log"), ["between", "before all"]);
+}
+
+/// Its cleanups each have a minute, not all of them one.
+#[tokio::test(start_paused = true)]
+async fn a_child_may_take_longer_than_one_cleanup_may() {
+    let [top, middle, bottom] = chain();
+    for scope in [&middle, &bottom] {
+        sleeping(scope, 50);
+        sleeping(scope, 50);
+    }
+    assert!(top.close().await.is_clean());
+    assert!(bottom.is_closed() && middle.is_closed());
+}
+
+#[tokio::test]
+async fn what_was_dropped_inside_is_in_every_report_above() {
+    let [top, middle, bottom] = chain();
+    let inside = bottom.clone();
+    bottom
+        .on_close("gives up", async move || {
+            assert!(inside.report_dropped("a step"));
+            Ok(())
+        })
+        .expect("open");
+    assert!(!bottom.report_dropped("early"));
+    let report = top.close().await;
+    assert_eq!(report.dropped, ["middle: bottom: a step"]);
+    assert!(!report.is_clean() && report.failures.is_empty());
+    assert_eq!(middle.close().await.dropped, ["bottom: a step"]);
+    assert_eq!(bottom.close().await.dropped, ["a step"]);
+    assert!(!bottom.report_dropped("late"));
+}
+
+/// A cleanup of the parent's may end a child before its turn.
+#[tokio::test]
+async fn a_child_of_a_closing_parent_can_be_closed_by_itself() {
+    let [top, middle, bottom] = chain();
+    let (log, child) = (Log::default(), middle.clone());
+    noting(&bottom, &log, "bottom");
+    top.on_close("closes the child", async move || {
+        assert!(child.close().await.is_clean());
+        Ok(())
+    })
+    .expect("open");
+    assert!(top.close().await.is_clean());
+    assert_eq!(*log.lock().expect("the log"), ["bottom"]);
+}
+
+#[test]
+fn a_runtime_that_ends_ends_the_closing() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime")
+    };
+    let (first, second) = (runtime(), runtime());
+    let (top, log) = (Scope::root("top"), Log::default());
+    noting(&top, &log, "never");
+    let middle = top.child("middle").expect("open");
+    let bottom = middle.child("bottom").expect("open");
+    bottom
+        .on_close("hangs", async || std::future::pending().await)
+        .expect("open");
+    first.block_on(async {
+        drop(top.close());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+    assert!(!bottom.is_closed());
+    drop(first);
+    let reports = second.block_on(async {
+        let reports = async {
+            [
+                top.close().await,
+                middle.close().await,
+                bottom.close().await,
+            ]
+        };
+        let reports = tokio::time::timeout(Duration::from_secs(60), reports);
+        reports.await.expect("closing ended")
+    });
+    let failed = reports.each_ref().map(|report| {
+        let failed = report.failures.iter();
+        failed
+            .map(|failure| format!("{}: {}", failure.name, failure.error))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(failed[0], ["never: the runtime shut down"]);
+    assert_eq!(failed[1], [""; 0]);
+    assert_eq!(failed[2], ["hangs: the runtime shut down"]);
+    assert_eq!(*log.lock().expect("the log"), [""; 0]);
+}
+
+#[test]
+fn closing_without_a_runtime_begins_nothing() {
+    let scope = Scope::root("owner");
+    let closing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(scope.close())));
+    assert!(closing.is_err(), "as documented");
+    assert!(!scope.is_closing());
+    assert!(scope.hold().is_ok());
+}

@@ -15,6 +15,9 @@ pub enum SendError {
     /// The agent has ended, or the step that wanted to record something has.
     #[error("the agent is closed")]
     Closed,
+    /// The runtime that the agent was made in is gone: nothing would run the turn.
+    #[error("the runtime of the agent is gone")]
+    RuntimeGone,
     /// A message of this id was accepted before.
     #[error("message {0} was accepted before")]
     Duplicate(MessageId),
@@ -39,6 +42,7 @@ impl SendError {
         match self {
             Self::Closing => "AGENT_CLOSING",
             Self::Closed => "AGENT_CLOSED",
+            Self::RuntimeGone => "AGENT_RUNTIME_GONE",
             Self::Duplicate(_) => "DUPLICATE_MESSAGE",
             Self::Full(_) => "INBOX_FULL",
             Self::NotWaiting(_) => "NOT_WAITING",
@@ -103,8 +107,8 @@ impl Agent {
     }
 
     /// Accepts a notice of the runtime for the next step. `wake` is what its sender wants; it is
-    /// delivered quietly all the same while the agent is closing, after a user stopped the agent, and
-    /// when its chain of automatic wakes is too long.
+    /// delivered quietly all the same while the agent is closing, after a user stopped the agent, when
+    /// its chain of automatic wakes is too long, and when the agent's runtime is gone.
     ///
     /// # Errors
     ///
@@ -131,6 +135,10 @@ impl Agent {
     fn accept(&self, message: Accept) -> Result<Delivered, SendError> {
         self.commit(|state, inner| {
             state.follow_scope(inner);
+            let message = match message.wakes() && state.is_stranded(inner) {
+                true => message.quietly().ok_or(SendError::RuntimeGone)?,
+                false => message,
+            };
             state.repair(inner)?;
             let (delivered, appended) = state.run(inner, message);
             let delivered = delivered?;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offshoot_core::CloseReport;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Agent;
 use crate::machine::{CloseIfSettled, Closed, Settle};
+use crate::sync;
 
-/// How long the end of an agent waits for its step, which the cancel grace should have ended long
-/// before: less than a scope waits for a cleanup, so that the session is let go in any case.
+/// How long after an agent began to close its step is waited for, which the cancel grace should have
+/// ended long before: less than a scope waits for a cleanup, so that the session is let go in any case.
 const STEP_LIMIT: Duration = Duration::from_secs(50);
 
 /// What becomes of messages that wait when a turn is cancelled or an agent ends.
@@ -50,20 +52,31 @@ impl Agent {
         })
     }
 
-    /// Ends the agent: children and tasks first, then its turn, then its log. Every caller awaits
+    /// Ends the agent: it and all that is inside its scope are closing when this returns, and their turns
+    /// are told to stop; then children and tasks end, then its turn, then its log. Every caller awaits
     /// the same end; what does not end in time is dropped and reported.
     ///
-    /// The first caller's `pending` decides. Dropping the returned future does not stop the closing.
+    /// The first caller's `pending` decides. Dropping the returned future does not stop the closing, which
+    /// runs on the runtime that the agent was made in. When that is gone it runs on the caller's; without
+    /// one the session is let go at once, and what had cleanups of its own is reported.
     pub fn close(
         &self,
         pending: Pending,
     ) -> impl Future<Output = Arc<CloseReport>> + Send + 'static + use<> {
         self.begin_close(pending);
         // Closing runs as a task; the caller may be on a thread of its own.
-        let _runtime = self.0.runtime.enter();
-        let scope = self.scope().clone();
-        drop(scope.close());
-        async move { scope.close().await }
+        let runtime = self.live_runtime();
+        let _inside = runtime.enter();
+        self.scope().close()
+    }
+
+    /// The runtime that the agent was made in; when that is gone, the caller's, if it is in one.
+    fn live_runtime(&self) -> Handle {
+        let own = &self.0.runtime;
+        match Handle::try_current() {
+            Ok(current) if current.id() != own.id() && sync::is_gone(own) => current,
+            _ => own.clone(),
+        }
     }
 
     /// Waits until the agent begins to close. Dropping the future has no effect.
@@ -78,35 +91,75 @@ impl Agent {
     }
 
     /// The last cleanup of the agent's scope: waits for the drive, then lets the session go.
-    pub(crate) async fn let_go(self) -> Result<(), String> {
+    pub(crate) async fn let_go(&self) -> Result<(), String> {
         self.begin_close(Pending::Keep);
-        let ended = tokio::time::timeout(STEP_LIMIT, self.idle()).await;
+        let began = self.lock().ending().since;
+        let until = began.map(|began| began + STEP_LIMIT);
+        let left = until.map_or(STEP_LIMIT, |until| {
+            // Another runtime's clock may have begun elsewhere.
+            until
+                .saturating_duration_since(Instant::now())
+                .min(STEP_LIMIT)
+        });
+        let ended = tokio::time::timeout(left, self.idle()).await;
         if ended.is_err() {
             tracing::error!(agent = %self.id(), "a step did not end: its session is let go");
         }
-        let log = self.commit(|state, inner| {
+        self.end()?;
+        ended.map_err(|_| "a step did not end".to_owned())
+    }
+
+    /// Ends the agent as it is, once.
+    fn end(&self) -> Result<(), String> {
+        let (log, dropped) = self.commit(|state, inner| {
+            if state.machine.is_closed() {
+                return (None, None);
+            }
             // An agent that is not born has nothing to tell; its maker finds it closed.
             if state.born {
                 let _ = state.run(inner, Settle);
             }
             let _ = state.run(inner, Closed);
-            state.ended.get_or_insert_with(Instant::now);
+            state.ending().ended = Some(Instant::now());
             let log = state.log.take().filter(|_| state.born);
+            let dropped = state.ending().dropped.take();
             if state.fresh && state.retracted {
                 // Only the store is asked; it is free again before the agent is not listed any more.
                 if let Some(log) = log {
                     log.abandon();
                 }
-                return None;
+                return (None, dropped);
             }
-            log
+            (log, dropped)
         });
-        self.host().agents.leave(&self);
+        if let Some(dropped) = dropped {
+            self.scope().report_dropped(dropped);
+        }
+        self.host().agents.leave(self);
         // What was accepted survives the process without this. A root's log is made to survive a loss
         // of power too; a disk takes milliseconds for it, and children come in thousands.
         if let Some(mut log) = log.filter(|_| self.depth() == 0) {
             log.finish().map_err(|error| error.to_string())?;
         }
-        ended.map_err(|_| "a step did not end".to_owned())
+        Ok(())
+    }
+}
+
+/// Lets an agent's session go when its scope closes. So does the drop of it, when nothing runs any more
+/// that could wait for the agent's turn.
+pub(super) struct LastCleanup(pub(super) Agent);
+
+impl LastCleanup {
+    pub(super) async fn run(self) -> Result<(), String> {
+        self.0.let_go().await
+    }
+}
+
+impl Drop for LastCleanup {
+    fn drop(&mut self) {
+        // Without effect when it was let go.
+        if let Err(error) = self.0.end() {
+            tracing::error!(agent = %self.0.id(), %error, "a session could not be let go");
+        }
     }
 }

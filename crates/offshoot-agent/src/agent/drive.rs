@@ -9,8 +9,8 @@ use futures::FutureExt;
 use offshoot_core::text;
 use tracing::{Instrument, Span};
 
+use super::Agent;
 use super::state::{Drive, Inner, State};
-use super::{Agent, Pending};
 use crate::machine::{
     After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, StepEnded, TurnEnded,
 };
@@ -202,22 +202,22 @@ async fn wait_for<F: Future>(
     context: &StepContext,
     mut going: Pin<&mut F>,
 ) -> Option<F::Output> {
-    let owner_closes = async {
-        agent.scope().closing().await;
-        agent.begin_close(Pending::Keep);
-        std::future::pending::<()>().await;
-    };
+    let grace = agent.host().settings.cancel_grace;
     let result = tokio::select! {
         biased;
         result = &mut going => Some(result),
-        () = context.cancelled() => {
-            let grace = agent.host().settings.cancel_grace;
-            tokio::time::timeout(grace, &mut going).await.ok()
-        }
-        () = owner_closes => None,
+        () = context.cancelled() => tokio::time::timeout(grace, &mut going).await.ok(),
     };
     if result.is_none() {
         tracing::warn!(agent = %agent.id(), "a cancelled step was dropped");
+        let mut state = agent.lock();
+        if state.machine.closing().is_some() {
+            let StepKey { turn, step, .. } = context.key();
+            let dropped = format!(
+                "turn {turn}, step {step} did not end within {grace:?} of its cancellation"
+            );
+            state.ending().dropped = Some(dropped);
+        }
     }
     result
 }

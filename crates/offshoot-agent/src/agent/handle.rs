@@ -10,9 +10,8 @@ use super::{Agent, Pending};
 /// come and go.
 ///
 /// Dropping it before the agent began to close is a fault of the program: the agent is then closed in
-/// the background with [`Pending::Keep`], so that its session is let go, and a warning is logged. When
-/// the agent's runtime is gone nothing runs any more, and only the warning is left. Dropping it later
-/// does nothing.
+/// the background with [`Pending::Keep`], so that its session is let go, and a warning is logged.
+/// Dropping it later does nothing.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::close::LastCleanup;
 use super::state::{Drive, Inner, State};
 use super::wait::Waiters;
-use super::{Agent, AgentHandle, AgentHost, AgentKit};
+use super::{Agent, AgentHandle, AgentHost, AgentKit, Pending};
 use crate::machine::{Closed, Machine, Start};
 use crate::store::examine::{Examination, order};
 use crate::{
@@ -37,6 +38,9 @@ pub enum OpenError {
     /// What the session should begin with is not the whole past of another one.
     #[error("a session cannot begin with this past: {0}")]
     BadSeed(&'static str),
+    /// There is no Tokio runtime that the agent could live on.
+    #[error("an agent is made inside a Tokio runtime")]
+    NoRuntime,
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -93,6 +97,12 @@ struct Session {
     projection: Projection,
     start: SessionStart,
     torn_bytes: u64,
+    /// What the agent lives on.
+    runtime: Handle,
+}
+
+fn runtime() -> Result<Handle, OpenError> {
+    Handle::try_current().map_err(|_| OpenError::NoRuntime)
 }
 
 fn scope_in(owner: Option<&Scope>, id: &AgentId) -> Result<Scope, ScopeClosed> {
@@ -139,15 +149,12 @@ impl Agent {
     /// # Errors
     ///
     /// [`OpenError`]; nothing is left then.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
     pub fn create(
         host: &AgentHost,
         owner: Option<&Scope>,
         spec: AgentSpec,
     ) -> Result<AgentHandle, OpenError> {
+        let runtime = runtime()?;
         let id = spec.id.clone().unwrap_or_else(AgentId::fresh);
         if spec.parent.as_ref() == Some(&id) {
             return Err(OpenError::OwnParent(id));
@@ -193,6 +200,7 @@ impl Agent {
             projection,
             start,
             torn_bytes: 0,
+            runtime,
         };
         Self::publish(host, scope, session, spec.kit)
     }
@@ -205,10 +213,6 @@ impl Agent {
     ///
     /// [`OpenError`]; the session is unchanged then, but for a torn last line that was cut off before its
     /// beginning could not be appended.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
     pub fn resume(
         host: &AgentHost,
         owner: Option<&Scope>,
@@ -216,6 +220,7 @@ impl Agent {
         extra: Map<String, Value>,
         kit: AgentKit,
     ) -> Result<AgentHandle, OpenError> {
+        let runtime = runtime()?;
         if host.agents.get(id).is_some() {
             return Err(OpenError::Live(id.clone()));
         }
@@ -235,6 +240,7 @@ impl Agent {
             projection,
             start,
             torn_bytes: opened.torn_bytes,
+            runtime,
         };
         Self::publish(host, scope_in(owner, id)?, session, kit)
     }
@@ -251,6 +257,7 @@ impl Agent {
             projection,
             start,
             torn_bytes,
+            runtime,
         } = session;
         let label: Arc<str> = start.label.clone().unwrap_or_default().into();
         let fresh = !start.resumed;
@@ -266,7 +273,7 @@ impl Agent {
             host: host.clone(),
             activation,
             torn_bytes,
-            runtime: Handle::current(),
+            runtime,
             began: Instant::now(),
             state: Mutex::new(State {
                 machine: Machine::new(projection, Arc::clone(&host.settings)),
@@ -281,18 +288,25 @@ impl Agent {
                 failure: None,
                 subtree: Usage::default(),
                 subtree_wall: Duration::ZERO,
-                ended: None,
+                ending: None,
                 epoch: 0,
             }),
         }));
-        let last = agent.clone();
-        let attached = agent
-            .scope()
-            .on_close("let the session go", move || last.let_go());
+        let last = LastCleanup(agent.clone());
+        let closing = agent.clone();
+        let scope = agent.scope();
+        let attached = scope
+            .on_close("let the session go", move || last.run())
+            // Whoever closes the scope, or one around it: at once, not when the cleanups come to it.
+            .and_then(|_| {
+                scope.on_closing(move || {
+                    closing.begin_close(Pending::Keep);
+                })
+            });
         let events = std::iter::once(Event::from(start)).chain(repairs).collect();
         let begun = attached
             .map_err(OpenError::from)
-            .and_then(|_| agent.begin(events));
+            .and_then(|()| agent.begin(events));
         match begun {
             Ok(()) => Ok(AgentHandle::new(agent)),
             Err(error) => {
@@ -339,7 +353,7 @@ impl Agent {
     /// Dropping the returned future does not stop the end.
     pub fn retract(&self) -> impl Future<Output = Arc<CloseReport>> + Send + 'static + use<> {
         self.lock().retracted = true;
-        self.close(super::Pending::Discard)
+        self.close(Pending::Discard)
     }
 
     /// Lets the agent run: if a message that may wake waits, its turn begins at once.

@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::wait::Waiters;
 use super::{AgentHost, AgentKit, Pending};
-use crate::event;
 use crate::machine::{Close, Command, Effects, Machine, Repair, Then};
 use crate::{
     AgentId, AppendError, Event, EventRecord, Projection, SessionLog, StoreError, StoredEvent,
     Usage,
 };
+use crate::{event, sync};
 
 pub(crate) struct Inner {
     pub(super) id: AgentId,
@@ -63,10 +63,21 @@ pub(crate) struct State {
     pub(super) failure: Option<String>,
     pub(super) subtree: Usage,
     pub(super) subtree_wall: Duration,
-    /// When this residency ended.
-    pub(super) ended: Option<Instant>,
+    /// In a box of its own: most agents live.
+    pub(super) ending: Option<Box<Ending>>,
     /// Counts critical sections that may have changed something.
     pub(super) epoch: u64,
+}
+
+/// How an agent that closes comes to its end.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// When it began to close.
+    pub(super) since: Option<Instant>,
+    /// The step that was dropped meanwhile.
+    pub(super) dropped: Option<String>,
+    /// When this residency ended.
+    pub(super) ended: Option<Instant>,
 }
 
 /// The task that runs an agent's turns. It is made for the first one and lives as long as the agent.
@@ -115,6 +126,16 @@ impl State {
         true
     }
 
+    /// Whether nothing could run a turn of an agent that lives: its runtime is gone.
+    pub(super) fn is_stranded(&self, inner: &Inner) -> bool {
+        let undriven = matches!(self.drive, Drive::None) && self.machine.closing().is_none();
+        undriven && sync::is_gone(&inner.runtime)
+    }
+
+    pub(super) fn ending(&mut self) -> &mut Ending {
+        self.ending.get_or_insert_default()
+    }
+
     pub(super) fn projection(&self) -> &Projection {
         self.machine.projection()
     }
@@ -132,6 +153,7 @@ impl State {
             return false;
         }
         let held = inner.scope.holds() > 0;
+        self.ending().since = Some(Instant::now());
         let (began, _) = self.run(inner, Close { pending, held });
         tracing::debug!(agent = %inner.id, "closing");
         began

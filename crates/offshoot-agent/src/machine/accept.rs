@@ -56,6 +56,19 @@ impl Accept {
         }
     }
 
+    /// Whether it may wake an idle agent.
+    pub(crate) fn wakes(&self) -> bool {
+        self.wake
+    }
+
+    /// The same, waking nobody: what a notice of the runtime may become, and no other message.
+    pub(crate) fn quietly(self) -> Option<Self> {
+        self.notice.then_some(Self {
+            wake: false,
+            ..self
+        })
+    }
+
     fn refusal(&self, machine: &Machine) -> Option<SendError> {
         if machine.closed {
             return Some(SendError::Closed);

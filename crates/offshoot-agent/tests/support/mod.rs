@@ -113,7 +113,12 @@ impl World {
     /// Closes the agent, checks its whole log, and returns what became of each message.
     pub async fn finish(&self, agent: Agent) -> Ledger {
         let report = agent.close(Pending::Keep).await;
-        assert!(report.is_clean(), "closing: {report:?}");
+        let dropped = self.driver.dropped() > 0;
+        let clean = report.failures.is_empty() && report.holds_left == 0;
+        assert!(
+            clean && (dropped || report.is_clean()),
+            "closing: {report:?}"
+        );
         let statuses = self.statuses(agent.id());
         assert!(
             statuses.windows(2).all(|pair| pair[0] != pair[1]),
