@@ -31,7 +31,7 @@ use crate::{
 use state::{Inner, Roused, State};
 use wait::{Until, Wait};
 
-pub use accept::{Delivered, Placement, SendError};
+pub use accept::{Delivered, Placement, Resumed, SendError};
 pub use close::Pending;
 pub use handle::AgentHandle;
 pub use open::{AgentSpec, OpenError};
@@ -91,7 +91,8 @@ pub struct AgentSettings {
     /// How long a cancelled step may take to return before it is dropped. Default 5 s.
     pub cancel_grace: Duration,
     /// How many messages may wait in an inbox before users and agents are refused; notices of the
-    /// runtime are always accepted. Default 10 000.
+    /// runtime are always accepted, and so is what opens a turn, since that reads some of it. Default
+    /// 10 000.
     pub inbox_capacity: usize,
     /// How many events are kept for a subscriber that does not take them. Default 4 096.
     pub event_buffer: NonZeroUsize,

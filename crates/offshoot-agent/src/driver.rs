@@ -36,8 +36,8 @@ pub enum StepOutcome {
     Continue,
     /// The turn is done.
     Completed,
-    /// The turn is done whatever waits: what arrived meanwhile stays in the inbox until a later
-    /// message wakes the agent. For a step that took the answer that it was asked for.
+    /// The turn is done by a tool's result: the model is not asked again, unless something waits for the
+    /// next step. To the agent it is the same as [`Completed`](Self::Completed).
     Final,
     /// The reply ran out of tokens.
     MaxTokens,

@@ -161,7 +161,7 @@ pub enum TurnEndReason {
 }
 
 impl TurnEndReason {
-    /// Whether the agent goes on with what waits in its inbox by itself.
+    /// Whether the work was done: the agent goes on by itself with all that waits in its inbox.
     #[must_use]
     pub fn is_ordinary(self) -> bool {
         matches!(self, Self::Completed | Self::MaxTokens)
@@ -363,8 +363,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The agent was stopped while no turn ran that says so with its end: until the next message of
-    /// whoever stopped it, notices are quiet.
+    /// The agent was stopped, and no turn says so with its end, or not in time: until the next message
+    /// of whoever stopped it, notices are quiet.
     #[serde(rename = "agent/stopped")]
     AgentStopped {
         /// Who stopped it.

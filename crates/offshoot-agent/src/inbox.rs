@@ -81,6 +81,11 @@ impl Inbox {
         !self.next_turn.is_empty()
     }
 
+    /// How many messages wait for a turn of their own.
+    pub(crate) fn followups(&self) -> usize {
+        self.next_turn.len()
+    }
+
     /// Whether a message that may start a turn waits.
     #[must_use]
     pub fn has_waking(&self) -> bool {

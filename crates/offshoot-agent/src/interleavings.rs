@@ -19,7 +19,7 @@ use crate::sync::{model, point};
 use crate::{
     Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered, DriverError,
     Event, EventRecord, MemoryStore, Message, MessageId, Pending, Projection, Prompt, SendError,
-    Source, Status, StepContext, StepOutcome, ToolSet, TurnDriver, TurnEndReason,
+    Source, Status, StepContext, StepOutcome, ToolSet, TurnDriver,
 };
 
 const SCHEDULES: usize = 1000;
@@ -192,15 +192,14 @@ impl World {
         for delivered in sent.iter().flatten() {
             assert!(fates.contains_key(&delivered.message_id));
         }
-        let limited = folded.facts().end == Some(TurnEndReason::StepLimit);
-        let stranded = folded.inbox().has_waking() && !limited;
+        let stranded = folded.inbox().has_waking();
         End { fates, stranded }
     }
 }
 
 struct End {
     fates: HashMap<MessageId, Fate>,
-    /// Whether a message that may wake waits although nothing runs, and not for the step limit.
+    /// Whether a message that may wake waits although nothing runs.
     stranded: bool,
 }
 

@@ -42,7 +42,7 @@ struct SessionsDocument;
 
 pub use agent::{
     Agent, AgentHandle, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered,
-    OpenError, Pending, Placement, SendError, Status, WeakAgent,
+    OpenError, Pending, Placement, Resumed, SendError, Status, WeakAgent,
 };
 pub use driver::{DriverError, StepContext, StepKey, StepOutcome, TurnDriver};
 pub use event::{

@@ -48,7 +48,8 @@ pub use close::{Cancel, Close, CloseIfSettled, Closed, Settle};
 pub use edit::{Reorder, Replace, Withdraw};
 pub use record::Record;
 pub use turn::{
-    After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, Start, StepEnded, TurnEnded,
+    After, BeginStep, Begun, EndTurn, NextTurn, Repair, Rest, ResumeParked, Start, StepEnded,
+    TurnEnded,
 };
 
 /// Something that happens to an agent.
@@ -127,8 +128,6 @@ struct Running {
     latched: Vec<MessageId>,
     /// A reply ran out of tokens: that marks the whole turn, whatever later steps do.
     out_of_tokens: bool,
-    /// No turn follows by itself, whatever waits.
-    is_final: bool,
     /// Steps that only messages for the next step kept the turn open for, while a followup waited.
     steered: u64,
 }

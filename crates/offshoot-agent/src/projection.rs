@@ -46,6 +46,8 @@ pub struct OpenTurn {
     pub step_open: bool,
     /// Calls of the step's replies without a result, and whether each was dispatched.
     pub unanswered: Vec<(CallRequest, bool)>,
+    /// The log has told in the turn that a user stopped the agent: its end does not tell it again.
+    told_stop: bool,
     /// Mostly one.
     claimed: SmallVec<[Arc<Message>; 1]>,
 }
@@ -55,6 +57,10 @@ impl OpenTurn {
     #[must_use]
     pub fn claimed(&self) -> &[Arc<Message>] {
         &self.claimed
+    }
+
+    pub(crate) fn has_told_stop(&self) -> bool {
+        self.told_stop
     }
 
     /// Where a call of this id without a result is.
@@ -164,11 +170,12 @@ impl Projection {
                 }
                 if start.inherited.is_some() {
                     // The birth of a session that begins with another one's past: of that one only
-                    // the history and the turn numbers are its own.
+                    // the history, with the ids of its messages, and the turn numbers are its own.
                     let inherited = std::mem::take(self);
                     self.next_seq = inherited.next_seq;
                     self.turn = inherited.turn;
                     self.history = inherited.history;
+                    self.message_ids = inherited.message_ids;
                 }
                 self.beginning = true;
                 self.start.get_or_insert_with(|| Arc::clone(start));
@@ -229,6 +236,7 @@ impl Projection {
                     step: 0,
                     step_open: false,
                     unanswered: Vec::new(),
+                    told_stop: false,
                     claimed: SmallVec::new(),
                 });
             }
@@ -285,7 +293,7 @@ impl Projection {
                 error,
                 ..
             } => {
-                self.open = None;
+                let told_stop = self.open.take().is_some_and(|open| open.told_stop);
                 // A claimed message that never entered its step waits again, in its old place.
                 self.inbox.put_back();
                 self.facts.end = Some(*reason);
@@ -293,11 +301,17 @@ impl Projection {
                 self.facts.error.clone_from(error);
                 self.facts.dropped = false;
                 self.interrupted = *reason == TurnEndReason::Interrupted;
-                if *reason == TurnEndReason::Aborted {
+                if *reason == TurnEndReason::Aborted && !told_stop {
                     self.stopped_by_user |= cause.as_deref() == Some(USER);
                 }
             }
-            Event::AgentStopped { cause } => self.stopped_by_user |= cause == USER,
+            Event::AgentStopped { cause } if cause == USER => {
+                self.stopped_by_user = true;
+                if let Some(open) = &mut self.open {
+                    open.told_stop = true;
+                }
+            }
+            Event::AgentStopped { .. } => {}
             Event::AgentStatus { .. } => {}
             Event::Extension(extension) => {
                 self.extensions.push((stored.seq, Arc::clone(extension)));

@@ -4,10 +4,12 @@ mod effects;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use offshoot_core::text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -98,15 +100,24 @@ impl ToolOutput {
         self
     }
 
-    /// Runs `commit` once the result is in the log. When the result is not committed, `commit` is
+    /// Runs `commit` once the result is in the log; a panic in it is contained and logged. When the result is not committed, `commit` is
     /// dropped unrun, so that what it captured can give back what it had claimed.
     pub fn on_commit(mut self, commit: impl FnOnce() + Send + 'static) -> Self {
-        self.on_commit = Some(Box::new(commit));
+        self.on_commit = Some(Box::new(|| {
+            // The result is in the log: whoever runs this goes on with its siblings.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(commit)) {
+                let message = text::panic_message(&*panic);
+                tracing::error!(
+                    panic = message,
+                    "what a tool does after its result panicked"
+                );
+            }
+        }));
         self
     }
 
     /// Ends the turn with this result: of the same reply no later call runs, and the model is not
-    /// asked again. For a call that runs alone; see [`Tool::is_parallel_safe`].
+    /// asked again, unless a message for the next step has arrived. For a call that runs alone; see [`Tool::is_parallel_safe`].
     pub fn ending_turn(mut self) -> Self {
         self.ends_turn = true;
         self

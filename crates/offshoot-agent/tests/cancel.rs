@@ -90,12 +90,13 @@ async fn a_claimed_message_is_discarded_when_what_waits_is_discarded() {
     step.complete();
     support::soon("idle", agent.idle()).await;
     assert_eq!(
-        world.trace(&agent)[1..7],
+        world.trace(&agent)[1..8],
         [
             "turn 1 g0",
             "claim a 1/1",
             "insert b next_turn",
             "discard b user",
+            "stopped by user",
             "insert c next_turn",
             "discard a user",
         ]

@@ -397,6 +397,8 @@ fn an_agent_whose_runtime_is_gone_refuses_what_wakes() {
         let told = agent.notify(notice("n", 1), true).expect("a notice");
         assert_eq!(told.placement, Placement::Parked);
         agent.inject(user("d")).expect("it does not wake");
+        let refused = agent.resume_parked().expect_err("a refusal");
+        assert_eq!(refused.code(), "AGENT_RUNTIME_GONE");
         assert_eq!(agent.status(), Status::Idle);
     }
 }

@@ -5,7 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use offshoot_agent::{
-    AgentSettings, Event, MemoryStore, Placement, SendError, Source, Status, Target,
+    AgentSettings, CancelCause, Event, MemoryStore, Pending, Placement, Resumed, SendError, Source,
+    Status, Target,
 };
 use support::{Fate, Manner, World, from_agent, message, notice, user};
 
@@ -125,6 +126,7 @@ async fn a_message_that_waits_can_be_moved_and_one_that_was_read_cannot() {
         ("a", Target::NextTurn, None),
         ("zz", Target::NextTurn, None),
         ("b", Target::NextTurn, Some("e")),
+        ("b", Target::NextStep, Some("b")),
     ] {
         let before = before.map(id);
         let refused = agent.reorder(&id(name), target, before.as_ref());
@@ -226,6 +228,160 @@ async fn a_steer_that_wakes_takes_one_parked_followup_along() {
     assert_eq!(step.read(), ["parked-2"]);
     step.complete();
     support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+/// Decision 23: a message that wakes an agent opens a turn, but older ones are read before it.
+#[tokio::test(start_paused = true)]
+async fn a_followup_that_meets_parked_ones_is_queued_behind_them() {
+    let mut world = World::new();
+    let agent = world.agent();
+    for name in ["m1", "m2", "m3"] {
+        agent.followup(user(name)).expect("accepted");
+    }
+    world.stage.next().await;
+    agent.cancel(CancelCause::User, Pending::Keep);
+    support::soon("idle", agent.idle()).await;
+    let delivered = agent.followup(user("m4")).expect("accepted");
+    assert_eq!(
+        (delivered.placement, delivered.ahead),
+        (Placement::Queued, 1),
+        "m2 is read now, m3 before m4"
+    );
+    assert_eq!(agent.status(), Status::Running);
+    for name in ["m2", "m3", "m4"] {
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), [name]);
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+/// What waits cannot keep an idle agent asleep: the turn that a message opens reads it.
+#[tokio::test(start_paused = true)]
+async fn an_idle_agent_with_a_full_inbox_can_be_woken() {
+    let settings = || AgentSettings {
+        inbox_capacity: 2,
+        ..AgentSettings::default()
+    };
+    for (by_steer, by_notices) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::with(Manner::Polite, settings());
+        let agent = world.agent();
+        for name in ["q1", "q2"] {
+            match by_notices {
+                true => agent.notify(notice(name, 1), false),
+                false => agent.inject(user(name)),
+            }
+            .expect("accepted");
+        }
+        let full = agent.inject(user("q3"));
+        assert!(matches!(full, Err(SendError::Full(2))), "{full:?}");
+        let delivered = match by_steer {
+            true => agent.steer(user("wake")),
+            false => agent.followup(user("wake")),
+        }
+        .expect("accepted");
+        assert_eq!(
+            (delivered.placement, delivered.ahead),
+            (Placement::TurnStarted, 0)
+        );
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), ["q1", "q2", "wake"]);
+        step.complete();
+        support::soon("idle", agent.idle()).await;
+        world.finish(agent).await;
+    }
+    // Of followups a turn reads one: its place is the new one's.
+    let mut world = World::with(Manner::Polite, settings());
+    let agent = world.agent();
+    agent.followup(user("m1")).expect("accepted");
+    let step = world.stage.next().await;
+    for name in ["m2", "m3"] {
+        agent.followup(user(name)).expect("accepted");
+    }
+    step.fail();
+    support::soon("idle", agent.idle()).await;
+    let delivered = agent.followup(user("m4")).expect("accepted");
+    assert_eq!(
+        (delivered.placement, delivered.ahead),
+        (Placement::Queued, 1)
+    );
+    for full in [agent.followup(user("m5")), agent.steer(user("m6"))] {
+        assert!(matches!(full, Err(SendError::Full(2))), "{full:?}");
+    }
+    for name in ["m2", "m3", "m4"] {
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), [name]);
+        step.complete();
+    }
+    support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+/// As one that is resumed with a full inbox: it can be asked once before it starts, and no more.
+#[tokio::test(start_paused = true)]
+async fn an_agent_with_a_full_inbox_can_be_asked_before_it_starts() {
+    let settings = AgentSettings {
+        inbox_capacity: 1,
+        ..AgentSettings::default()
+    };
+    let mut world = World::with(Manner::Polite, settings);
+    let agent = offshoot_agent::Agent::create(&world.host, None, world.spec())
+        .expect("an agent")
+        .into_agent();
+    agent.inject(user("q1")).expect("accepted");
+    agent.steer(user("wake")).expect("accepted");
+    let full = agent.steer(user("again"));
+    assert!(matches!(full, Err(SendError::Full(2))), "{full:?}");
+    agent.start();
+    let step = world.stage.next().await;
+    assert_eq!(step.read(), ["q1", "wake"]);
+    step.complete();
+    support::soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parked_work_can_be_resumed_without_a_message() {
+    let mut world = World::with(Manner::Deaf, AgentSettings::default());
+    let agent = world.agent();
+    let resume = || agent.resume_parked().expect("not closing");
+    assert_eq!(resume(), Resumed::Nothing);
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    for name in ["b", "c"] {
+        agent.followup(user(name)).expect("accepted");
+    }
+    agent.inject(user("quiet")).expect("accepted");
+    assert_eq!(resume(), Resumed::Running);
+    step.fail();
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(resume(), Resumed::TurnStarted);
+    assert_eq!(agent.status(), Status::Running);
+    let step = world.stage.next().await;
+    assert_eq!(step.read(), ["quiet", "b"]);
+    // Between a cancel and the end of its turn it is for the time after.
+    agent.cancel(CancelCause::User, Pending::Keep);
+    assert_eq!(resume(), Resumed::Later);
+    step.complete();
+    let step = world.stage.next().await;
+    assert_eq!(step.read(), ["c"]);
+    step.complete();
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(resume(), Resumed::Nothing);
+    // Quiet messages are read, too.
+    agent.notify(notice("n", 3), false).expect("accepted");
+    assert_eq!(resume(), Resumed::TurnStarted);
+    let step = world.stage.next().await;
+    assert_eq!(
+        (step.read(), step.context.generation()),
+        (vec!["n".into()], 3)
+    );
+    step.complete();
+    support::soon("idle", agent.idle()).await;
+    agent.begin_close(Pending::Keep);
+    assert!(matches!(agent.resume_parked(), Err(SendError::Closing)));
     world.finish(agent).await;
 }
 

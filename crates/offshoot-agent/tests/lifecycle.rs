@@ -157,6 +157,8 @@ async fn a_seed_must_be_a_whole_past() {
         fork.with_projection(|p| p.inbox().is_empty()),
         "B085: no input is inherited"
     );
+    let again = fork.followup(user("a")).expect_err("it is in the past");
+    assert_eq!(again.code(), "DUPLICATE_MESSAGE");
     fork.followup(user("b")).expect("accepted");
     let step = world.stage.next().await;
     assert_eq!(step.at(), "2/1", "numbering goes on");

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use offshoot_agent::machine::{
     Accept, After, BeginStep, Cancel, Close, CloseIfSettled, Closed, Command, EndTurn, Machine,
-    NextTurn, Reorder, Repair, Replace, Rest, Settle, Start, StepEnded, TurnEnded, Withdraw,
+    NextTurn, Reorder, Repair, Replace, Rest, ResumeParked, Settle, Start, StepEnded, TurnEnded,
+    Withdraw,
 };
 use offshoot_agent::{
-    AgentSettings, CancelCause, Event, MessageId, Origin, Pending, Projection, SendError,
+    AgentSettings, CancelCause, Event, MessageId, Origin, Pending, Projection, Resumed, SendError,
     SessionStart, StepOutcome, StoredEvent, Target, TurnEndReason,
 };
 use proptest::collection::vec;
@@ -27,6 +28,7 @@ enum Op {
     Withdraw(usize),
     Replace(usize),
     Reorder(usize, Target, Option<usize>),
+    Resume,
     Drive(StepOutcome),
     Fail,
     Close(Pending),
@@ -55,6 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => some().prop_map(Op::Replace),
         1 => (some(), target, proptest::option::of(some()))
             .prop_map(|(which, target, before)| Op::Reorder(which, target, before)),
+        1 => Just(Op::Resume),
         10 => outcome.prop_map(Op::Drive),
         1 => Just(Op::Fail),
         1 => pending().prop_map(Op::Close),
@@ -159,7 +162,9 @@ impl Host {
                 self.sent += 1;
             }
             (Ok(_), false) => {}
-            (Err(SendError::Full(found)), _) => assert_eq!((found, found >= 5), (waiting, true)),
+            (Err(SendError::Full(found)), _) => {
+                assert_eq!((found, found >= 5), (waiting, true));
+            }
             (Err(refusal), _) => {
                 assert!(matches!(refusal, SendError::Closing | SendError::Closed));
                 assert!(self.machine.closing().is_some(), "{refusal}");
@@ -229,6 +234,22 @@ impl Host {
             Op::Reorder(n, target, before) => {
                 let (id, before) = (id(n), before.map(id));
                 let _ = self.run(Reorder { id, target, before });
+            }
+            Op::Resume => {
+                if self.machine.needs_repair() && !self.run(Repair).1 {
+                    return;
+                }
+                let (waits, idle) = (
+                    !self.machine.projection().inbox().is_empty(),
+                    !self.machine.is_running() && self.machine.closing().is_none(),
+                );
+                let (resumed, holds) = self.run(ResumeParked);
+                let started = matches!(resumed, Ok(Resumed::TurnStarted));
+                assert_eq!(started, waits && idle);
+                assert!(
+                    self.driven || !(started && holds),
+                    "a turn that nobody runs"
+                );
             }
             Op::Drive(outcome) => self.drive(StepEnded::Came(outcome)),
             Op::Fail => self.drive(StepEnded::Failed("no".to_owned())),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use offshoot_agent::{
     Agent, AgentHost, AgentSettings, AgentSpec, CancelCause, DriverError, MemoryStore, Pending,
-    Placement, Projection, SessionStore, Status, StepOutcome, StoredEvent, Target,
+    Placement, Projection, Resumed, SessionStore, Status, StepOutcome, StoredEvent, Target,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -40,6 +40,7 @@ enum Op {
         target: Target,
         before: Option<usize>,
     },
+    Resume,
     Settle,
     Finish(Outcome),
 }
@@ -74,6 +75,7 @@ fn op() -> impl Strategy<Value = Op> {
                 target: if step { Target::NextStep } else { Target::NextTurn },
                 before,
             }),
+        1 => Just(Op::Resume),
         4 => Just(Op::Settle),
         6 => outcome.prop_map(Op::Finish),
     ]
@@ -121,13 +123,16 @@ impl Pair {
             (Target::NextStep, false) => self.agent.inject(message),
         };
         let placement = self.model.accept(Note {
-            name,
+            name: name.clone(),
             target,
             wake,
             user: by_user,
             generation: 0,
         });
-        self.placed(placement, delivered.expect("accepted").placement);
+        let delivered = delivered.expect("accepted");
+        self.placed(placement, delivered.placement);
+        let at = self.model.waiting().iter().position(|n| *n == name);
+        assert_eq!(delivered.ahead, at.unwrap_or(0), "how many are before it");
     }
 
     fn placed(&self, expected: Placement, found: Placement) {
@@ -196,6 +201,10 @@ impl Pair {
                 let expected = self.model.reorder(&which, target, before.as_deref());
                 assert_eq!(moved.is_ok(), expected, "{which} before {before:?}");
             }
+            Op::Resume => {
+                let resumed = self.agent.resume_parked().expect("not closing");
+                assert_eq!(resumed == Resumed::TurnStarted, self.model.resume());
+            }
             Op::Settle => {
                 let next = self.model.settle();
                 self.follow(next).await;
@@ -253,6 +262,10 @@ impl Pair {
             assert_eq!(folded.history(), live.history());
             assert_eq!(folded.facts(), live.facts());
             assert_eq!(folded.open_turn(), live.open_turn());
+            if live.open_turn().is_none() {
+                // Until then a stop may be told with the end of the turn.
+                assert_eq!(folded.stopped_by_user(), live.stopped_by_user());
+            }
         });
         support::check(&log);
     }

@@ -341,6 +341,43 @@ async fn a_users_stop_survives_a_restart() {
     world.finish(agent).await;
 }
 
+/// Decision 25: the user's next message lifts the stop, also one before the cancelled turn has ended.
+#[tokio::test(start_paused = true)]
+async fn a_users_message_in_the_turn_that_the_user_stopped_ends_the_stop() {
+    for (stopped_again, replaces) in [(false, false), (false, true), (true, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut world = World::in_folder(folder.path());
+        let spec = AgentSpec {
+            id: Some(session()),
+            ..world.spec()
+        };
+        let agent = Agent::create(&world.host, None, spec)
+            .expect("an agent")
+            .into_agent();
+        agent.start();
+        agent.followup(user("a")).expect("accepted");
+        let _step = world.stage.next().await;
+        let quiet = agent.inject(from_agent("kept")).expect("accepted");
+        agent.cancel(CancelCause::User, Pending::Keep);
+        match replaces {
+            true => agent.replace(&quiet.message_id, user("go-on")),
+            false => agent.inject(user("go-on")),
+        }
+        .expect("accepted");
+        if stopped_again {
+            agent.cancel(CancelCause::User, Pending::Keep);
+        }
+        support::soon("idle", agent.idle()).await;
+        let stopped = |agent: &Agent| agent.with_projection(|p| p.stopped_by_user());
+        assert_eq!(stopped(&agent), stopped_again, "live");
+        world.finish(agent).await;
+        let world = World::in_folder(folder.path());
+        let agent = resumed(&world);
+        assert_eq!(stopped(&agent), stopped_again, "after a restart");
+        world.finish(agent).await;
+    }
+}
+
 /// A stop of an idle agent is a stop as well, until the user's next message, and no restart ends it.
 #[tokio::test(start_paused = true)]
 async fn a_users_stop_of_an_idle_agent_survives_a_restart() {

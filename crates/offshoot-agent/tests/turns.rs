@@ -10,7 +10,7 @@ use offshoot_agent::{
     Agent, AgentSettings, DriverError, Event, Finish, HistoryItem, SendError, Status, StepContext,
     StepOutcome, TurnDriver,
 };
-use support::{Fate, Manner, World, kit, user};
+use support::{Fate, Manner, World, kit, notice, user};
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_round_trip_is_two_steps_of_one_turn() {
@@ -238,19 +238,33 @@ async fn a_turn_takes_no_more_steps_than_it_may() {
     let mut world = World::with(Manner::Polite, settings);
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
-    agent.followup(user("parked")).expect("accepted");
-    for _ in 0..3 {
-        world.stage.next().await.go_on();
+    agent.followup(user("next")).expect("accepted");
+    for n in 1..=3 {
+        let step = world.stage.next().await;
+        assert_eq!(step.at(), format!("1/{n}"));
+        if n == 3 {
+            agent.steer(user("late")).expect("accepted");
+            agent.notify(notice("quiet", 1), false).expect("accepted");
+        }
+        step.go_on();
     }
+    // Decision 26: the limit is no failure, and who asked for a turn has it.
+    let step = world.stage.next().await;
+    assert_eq!(step.at(), "2/1");
+    assert_eq!(step.read(), ["late", "quiet", "next"]);
+    step.go_on();
+    world.stage.next().await.go_on();
+    let step = world.stage.next().await;
+    agent.notify(notice("parked", 1), false).expect("accepted");
+    step.go_on();
     support::soon("idle", agent.idle()).await;
-    assert!(world.stage.ready().is_none());
+    assert!(world.stage.ready().is_none(), "nothing that wakes waits");
     let trace = world.trace(&agent);
-    assert_eq!(
-        trace.last().map(String::as_str),
-        Some("end turn 1 step_limit")
-    );
+    let ends = trace.iter().filter(|line| line.starts_with("end turn"));
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(ends, ["end turn 1 step_limit", "end turn 2 step_limit"]);
     let ledger = world.finish(agent).await;
-    assert_eq!(ledger.of("parked"), Some(Fate::Waits));
+    assert_eq!(ledger.all(Fate::Waits), ["parked"]);
 }
 
 /// A turn that owes nothing is no failure when its budget is used up: what waits has the next one.
@@ -459,8 +473,9 @@ async fn facts_tell_the_last_words_of_a_residency() {
     world.finish(agent).await;
 }
 
+/// A79, A80: a tool concludes the turn; what has arrived for it meanwhile is read in it all the same.
 #[tokio::test(start_paused = true)]
-async fn a_final_step_ends_the_turn_and_leaves_what_waits_for_the_next_message() {
+async fn a_final_step_ends_its_turn_after_what_waits_for_the_next_step() {
     let mut world = World::new();
     let agent = world.agent();
     agent.followup(user("a")).expect("accepted");
@@ -468,20 +483,18 @@ async fn a_final_step_ends_the_turn_and_leaves_what_waits_for_the_next_message()
     agent.steer(user("meanwhile")).expect("accepted");
     agent.followup(user("later")).expect("accepted");
     step.end(Ok(StepOutcome::Final));
+    for (at, read) in [("1/2", "meanwhile"), ("2/1", "later")] {
+        let step = world.stage.next().await;
+        assert_eq!((step.at().as_str(), step.read()), (at, vec![read.into()]));
+        step.end(Ok(StepOutcome::Final));
+    }
     support::soon("idle", agent.idle()).await;
-    assert_eq!(agent.with_projection(|p| p.turn()), 1);
-    assert_eq!(agent.with_projection(|p| p.inbox().len()), 2, "parked");
-    agent.followup(user("b")).expect("accepted");
-    let step = world.stage.next().await;
-    assert_eq!(step.at(), "2/1");
-    step.complete();
-    let step = world.stage.next().await;
-    assert_eq!(step.at(), "3/1");
-    step.complete();
-    support::soon("idle", agent.idle()).await;
-    let read = |line: &String| line.starts_with("read ");
-    let read: Vec<_> = world.trace(&agent).into_iter().filter(read).collect();
-    assert_eq!(read, ["read a", "read meanwhile", "read later", "read b"]);
+    let ends: Vec<_> = world
+        .trace(&agent)
+        .into_iter()
+        .filter(|line| line.starts_with("end turn"))
+        .collect();
+    assert_eq!(ends, ["end turn 1 completed", "end turn 2 completed"]);
     world.finish(agent).await;
 }
 

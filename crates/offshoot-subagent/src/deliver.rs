@@ -42,8 +42,14 @@ pub enum Verb {
 pub enum Destination {
     /// The receiver runs: it reads the message at its next step.
     Running,
-    /// The receiver was idle: a turn starts.
+    /// The receiver was idle: a turn starts with the message.
     Idle,
+    /// A later turn of the receiver reads it: a followup to one that runs, or that was idle and begins
+    /// with one that had waited longer. Never of an agent's message.
+    Queued,
+    /// The receiver was idle and the message does not wake: its next turn reads it. Never of an agent's
+    /// message.
+    Parked,
     /// The receiver was not resident and was resumed: a turn starts.
     Resumed,
 }
@@ -55,6 +61,8 @@ impl Destination {
         match self {
             Self::Running => "running",
             Self::Idle => "idle",
+            Self::Queued => "queued",
+            Self::Parked => "parked",
             Self::Resumed => "resumed",
         }
     }
@@ -70,10 +78,13 @@ pub struct Sent {
 }
 
 impl Sent {
-    fn to_resident(delivered: Delivered) -> Self {
-        let destination = match delivered.placement {
-            Placement::TurnStarted => Destination::Idle,
-            _ => Destination::Running,
+    fn to_resident(delivered: Delivered, verb: Verb) -> Self {
+        let destination = match (delivered.placement, verb) {
+            (Placement::TurnStarted, _) => Destination::Idle,
+            (Placement::Parked, _) => Destination::Parked,
+            (Placement::Queued, _) | (Placement::NextTurn, Verb::Followup) => Destination::Queued,
+            // After a stop a steer has the next turn, and with it the next step.
+            (Placement::NextTurn | Placement::NextStep, _) => Destination::Running,
         };
         Self {
             message_id: delivered.message_id,
@@ -129,7 +140,7 @@ impl Subagents {
             return Err(DeliverError::ParentUnavailable);
         }
         match resident.parent.steer(message) {
-            Ok(delivered) => Ok(Sent::to_resident(delivered)),
+            Ok(delivered) => Ok(Sent::to_resident(delivered, Verb::Steer)),
             Err(SendError::Closed | SendError::Closing) => Err(DeliverError::ParentUnavailable),
             Err(error) => Err(DeliverError::Refused(parent.clone(), error)),
         }
@@ -168,7 +179,7 @@ impl Subagents {
             let (message, children) = (message.clone(), self.children());
             let put = open::contain(|| children.deliver(&resident.residency, message, verb));
             match put.await {
-                Ok(delivered) => return Ok(Sent::to_resident(delivered)),
+                Ok(delivered) => return Ok(Sent::to_resident(delivered, verb)),
                 // It is settling: what comes now is for its next residency.
                 Err(error) if error.is_over() => resident.settled().await,
                 Err(error) => return Err(refused(target, error)),

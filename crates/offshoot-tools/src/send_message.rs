@@ -55,6 +55,8 @@ impl SendMessage {
         let goes = match sent.destination {
             Destination::Running => "running: it reads the message at its next step",
             Destination::Idle => "idle: a turn starts with the message",
+            Destination::Queued => "queued: a later turn of it reads the message",
+            Destination::Parked => "parked: its next turn reads the message",
             Destination::Resumed => "resumed: a turn starts with the message",
         };
         let value = json!({

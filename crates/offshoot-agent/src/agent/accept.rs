@@ -2,7 +2,7 @@
 //! it opens is appended with it.
 
 use super::{Agent, CancelCause, Pending};
-use crate::machine::{Accept, Cancel, Command, Reorder, Replace, Withdraw};
+use crate::machine::{Accept, Cancel, Command, Reorder, Replace, ResumeParked, Withdraw};
 use crate::{AppendError, CallId, Message, MessageId, Target};
 
 /// A message was refused: nothing was appended.
@@ -21,7 +21,7 @@ pub enum SendError {
     /// A message of this id was accepted before.
     #[error("message {0} was accepted before")]
     Duplicate(MessageId),
-    /// Too much waits already.
+    /// Too much waits already, and the message opens no turn that would take some of it.
     #[error("the inbox is full: {0} messages wait")]
     Full(usize),
     /// No message of this id waits, or not in that list: it is unknown, claimed, read or discarded.
@@ -56,8 +56,11 @@ impl SendError {
 /// Where an accepted message went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The agent was idle: the message opened a turn.
+    /// The agent was idle: the message opened a turn, which has claimed it.
     TurnStarted,
+    /// The agent was idle: a turn was started, for a followup that had waited longer. A later turn
+    /// reads this one.
+    Queued,
     /// The agent is running: it reads the message at its next step.
     NextStep,
     /// The agent is running: it reads the message in a later turn. So it does with a message for the
@@ -74,8 +77,22 @@ pub struct Delivered {
     pub message_id: MessageId,
     /// Where it went.
     pub placement: Placement,
-    /// How many messages that wait are read before it; 0 when it opened a turn.
+    /// How many messages that wait are read before it; 0 when it opened a turn. What that turn, or the
+    /// one that runs, has claimed waits no more.
     pub ahead: usize,
+}
+
+/// What became of the wish to go on with parked messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// The agent was idle: a turn was started for them.
+    TurnStarted,
+    /// A turn runs that was cancelled, or the agent has not been started: a turn begins after that.
+    Later,
+    /// A turn runs: it reads them, or those after it do.
+    Running,
+    /// Nothing waits; of an agent that has not been started, nothing that wakes.
+    Nothing,
 }
 
 impl Agent {
@@ -130,6 +147,27 @@ impl Agent {
         wake: bool,
     ) -> Result<Delivered, SendError> {
         self.accept(Accept::notice(facts, message, wake))
+    }
+
+    /// Goes on with what is parked, as after a turn that failed, without a message: an idle agent begins
+    /// a turn at once, which reads what the turn of a message would, and has the least generation of it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] when the agent is closing, its runtime is gone or the log cannot be written; nothing is
+    /// begun then.
+    pub fn resume_parked(&self) -> Result<Resumed, SendError> {
+        self.commit(|state, inner| {
+            state.follow_scope(inner);
+            if state.is_stranded(inner) {
+                return Err(SendError::RuntimeGone);
+            }
+            state.repair(inner)?;
+            let (resumed, appended) = state.run(inner, ResumeParked);
+            let resumed = resumed?;
+            appended?;
+            Ok(resumed)
+        })
     }
 
     fn accept(&self, message: Accept) -> Result<Delivered, SendError> {

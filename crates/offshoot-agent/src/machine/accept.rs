@@ -80,8 +80,20 @@ impl Accept {
             return Some(SendError::Duplicate(self.message.id.clone()));
         }
         let waiting = machine.projection.inbox().len();
-        let full = !self.notice && waiting >= machine.limits.inbox_capacity;
-        full.then_some(SendError::Full(waiting))
+        let full = waiting >= machine.limits.inbox_capacity && !self.notice;
+        (full && !self.finds_room(machine)).then_some(SendError::Full(waiting))
+    }
+
+    /// Whether the message opens a turn, which takes at least one message out of the inbox, this one or
+    /// one before it: what waits cannot keep an agent asleep. Before the agent starts that holds for the
+    /// first one that asks, since its start is one turn.
+    fn finds_room(&self, machine: &Machine) -> bool {
+        self.wake
+            && match machine.phase {
+                Phase::Idle => true,
+                Phase::Preparing => !machine.asked,
+                Phase::Running(_) => false,
+            }
     }
 }
 
@@ -109,17 +121,21 @@ impl Command for Accept {
         // Room for the turn that the message may open: its start and one claim.
         let mut events = Vec::with_capacity(facts.len() + 3);
         events.extend(facts.into_iter().map(Event::from));
+        events.extend(machine.untold_stop(&message));
         events.push(Event::InboxInserted {
             target,
             wake,
             message,
             before: None,
         });
+        let inbox = machine.projection.inbox();
         let ahead = match placement {
             Placement::TurnStarted => 0,
-            _ => machine.projection.inbox().ahead(target, None),
+            // The turn takes what waits for the next step, and the first followup.
+            Placement::Queued => inbox.followups() - 1,
+            _ => inbox.ahead(target, None),
         };
-        let effects = if placement == Placement::TurnStarted {
+        let effects = if matches!(placement, Placement::TurnStarted | Placement::Queued) {
             let arriving = Claim {
                 id: message_id.clone(),
                 target,
@@ -168,11 +184,15 @@ impl Claim {
 impl Machine {
     /// Where a message for `target` goes now.
     pub(super) fn placement(&self, target: Target, wake: bool) -> Placement {
+        let waits = self.projection.inbox();
         match &self.phase {
             Phase::Running(running) if running.cut.is_some() && wake => Placement::NextTurn,
             Phase::Running(running) if running.cut.is_some() => Placement::Parked,
             Phase::Running(_) if target == Target::NextStep => Placement::NextStep,
             Phase::Running(_) => Placement::NextTurn,
+            Phase::Idle if wake && target == Target::NextTurn && waits.has_next_turn() => {
+                Placement::Queued
+            }
             Phase::Idle if wake => Placement::TurnStarted,
             Phase::Idle | Phase::Preparing => Placement::Parked,
         }

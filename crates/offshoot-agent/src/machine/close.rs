@@ -1,7 +1,8 @@
 //! How a turn is stopped and how an agent ends.
 
 use super::{Command, Effects, Machine, Phase};
-use crate::{CancelCause, Event, Pending, Status, TurnEndReason};
+use crate::projection::OpenTurn;
+use crate::{CancelCause, Event, Message, Pending, Status, TurnEndReason};
 
 /// Cancels the turn that runs, and with [`Pending::Discard`] discards what waits. The reply says
 /// whether a turn ran.
@@ -29,8 +30,9 @@ impl Command for Cancel {
         if self.pending == Pending::Discard && !machine.closed {
             effects.events = machine.discarding(self.cause, false);
         }
-        // A turn that the user cut says so with its end; any other stop is said here.
-        if by_user && !was_stopped && !machine.closed && !machine.ends_by(self.cause) {
+        // A turn that the user cut says so with its end, unless the log has told the stop before; any
+        // other stop is said here.
+        if by_user && !was_stopped && !machine.closed && !machine.will_tell_stop() {
             let cause = self.cause.as_str().to_owned();
             effects.events.push(Event::AgentStopped { cause });
         }
@@ -145,10 +147,21 @@ impl Machine {
         true
     }
 
-    /// Whether the turn that runs was cut with this cause before any other.
-    fn ends_by(&mut self, cause: CancelCause) -> bool {
-        self.running()
-            .is_some_and(|running| running.cut == Some(cause))
+    /// Whether the end of the turn that runs will tell that the user stopped the agent.
+    fn will_tell_stop(&self) -> bool {
+        let open = self.projection.open_turn();
+        let told = open.is_none_or(OpenTurn::has_told_stop);
+        let cut = matches!(&self.phase, Phase::Running(r) if r.cut == Some(CancelCause::User));
+        cut && !told
+    }
+
+    /// The user's stop that the log tells only with the end of the turn: said before a message of the
+    /// user's that ends it, so that the log has them in their order.
+    pub(super) fn untold_stop(&self, message: &Message) -> Option<Event> {
+        let untold = message.source.is_user() && self.will_tell_stop();
+        untold.then(|| Event::AgentStopped {
+            cause: CancelCause::User.as_str().to_owned(),
+        })
     }
 
     /// Everything that waits, claimed messages included, as events that discard it.

@@ -57,18 +57,18 @@ impl Command for Replace {
             placement: machine.placement(target, false),
             ahead: inbox.ahead(target, Some(&id)),
         };
-        let mut effects = Effects::append(vec![
-            Event::InboxInserted {
-                target,
-                wake,
-                message: message.into(),
-                before: Some(id.clone()),
-            },
-            Event::InboxDiscarded {
-                message_id: id.clone(),
-                cause: REPLACED.to_owned(),
-            },
-        ]);
+        let mut events: Vec<_> = machine.untold_stop(&message).into_iter().collect();
+        events.push(Event::InboxInserted {
+            target,
+            wake,
+            message: message.into(),
+            before: Some(id.clone()),
+        });
+        events.push(Event::InboxDiscarded {
+            message_id: id.clone(),
+            cause: REPLACED.to_owned(),
+        });
+        let mut effects = Effects::append(events);
         // The old one may be what is to start a turn when the cancelled one has ended.
         effects.then = Then(Change::Relatch {
             from: id,
@@ -106,10 +106,10 @@ impl Command for Reorder {
             found.is_some_and(|entry| entry.target == target)
         };
         match before {
-            Some(before) if before == id => (Ok(()), Effects::none()),
             Some(before) if !there(&before) => {
                 (Err(SendError::NotWaiting(before)), Effects::none())
             }
+            Some(before) if before == id => (Ok(()), Effects::none()),
             before => {
                 let event = Event::InboxMoved {
                     message_id: id,
@@ -123,7 +123,7 @@ impl Command for Reorder {
 }
 
 impl Machine {
-    fn edit_refusal(&self) -> Option<SendError> {
+    pub(super) fn edit_refusal(&self) -> Option<SendError> {
         match (self.closed, self.closing) {
             (true, _) => Some(SendError::Closed),
             (false, Some(_)) => Some(SendError::Closing),

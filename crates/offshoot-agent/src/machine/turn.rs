@@ -1,7 +1,7 @@
 //! How turns and steps begin and end, and when an agent rests.
 
 use super::{Change, Command, Effects, Machine, Phase, Then};
-use crate::{Entry, Event, StepOutcome, Target, TurnEndReason};
+use crate::{Entry, Event, Resumed, SendError, StepOutcome, Target, TurnEndReason};
 
 /// How a turn ended, if nobody cancelled it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,43 @@ impl Command for Start {
         }
         // When the log refuses, what waits stays parked.
         ((), machine.open_turn(Vec::new(), None))
+    }
+}
+
+/// Goes on with what waits: an idle agent opens a turn for it, as with a message that wakes.
+#[derive(Debug)]
+pub struct ResumeParked;
+
+impl Command for ResumeParked {
+    type Reply = Result<Resumed, SendError>;
+
+    fn apply(self, machine: &mut Machine) -> (Self::Reply, Effects) {
+        if let Some(refusal) = machine.edit_refusal() {
+            return (Err(refusal), Effects::none());
+        }
+        let inbox = machine.projection.inbox();
+        let Some(first) = inbox.entries().next() else {
+            return (Ok(Resumed::Nothing), Effects::none());
+        };
+        let later = |change| {
+            let effects = Effects {
+                then: Then(change),
+                ..Effects::none()
+            };
+            (Ok(Resumed::Later), effects)
+        };
+        match &machine.phase {
+            Phase::Idle => (
+                Ok(Resumed::TurnStarted),
+                machine.open_turn(Vec::new(), None),
+            ),
+            Phase::Running(running) if running.cut.is_some() => {
+                later(Change::Latch(first.message.id.clone()))
+            }
+            Phase::Running(_) => (Ok(Resumed::Running), Effects::none()),
+            Phase::Preparing if inbox.has_waking() => later(Change::Asked),
+            Phase::Preparing => (Ok(Resumed::Nothing), Effects::none()),
+        }
     }
 }
 
@@ -159,7 +196,6 @@ impl Machine {
         };
         let out_of_tokens = self.running().is_some_and(|running| {
             running.out_of_tokens |= outcome == StepOutcome::MaxTokens;
-            running.is_final |= outcome == StepOutcome::Final;
             running.out_of_tokens
         });
         let owed = match outcome {
@@ -167,12 +203,11 @@ impl Machine {
             StepOutcome::Continue => true,
             StepOutcome::Completed | StepOutcome::MaxTokens | StepOutcome::Final => false,
         };
-        let is_final = outcome == StepOutcome::Final;
         let step = self.projection.open_turn().map_or(0, |open| open.step);
         let used_up = step >= self.limits.max_steps_per_turn;
         // A turn that has done its work is kept open for what arrives meanwhile, but not beyond its
         // budget, nor for ever while a followup waits: the next turn reads both.
-        if is_final || !owed && (used_up || !self.is_steered()) {
+        if !owed && (used_up || !self.is_steered()) {
             return end(if out_of_tokens {
                 TurnEndReason::MaxTokens
             } else {
@@ -263,13 +298,15 @@ impl Command for NextTurn {
             Phase::Running(running) if running.cut.is_some() => {
                 running.latched.iter().any(|id| inbox.contains(id))
             }
-            // What wakes nothing is read as well when work goes on by itself. A chain that is too long
-            // does not: it would else have no end.
-            Phase::Running(running) => {
+            Phase::Running(_) if self.0.is_ordinary() => {
+                // What wakes nothing is read as well when the work before it was done. A chain that is
+                // too long does not go on so: it would else have no end.
                 let longest = machine.limits.max_wake_chain;
-                let may = |e: &Entry| e.wake || e.message.source.generation <= longest;
-                !running.is_final && self.0.is_ordinary() && inbox.entries().any(may)
+                let opens = |e: &Entry| e.wake || e.message.source.generation <= longest;
+                inbox.entries().any(opens)
             }
+            // The limit is no failure: who asked for a turn has it.
+            Phase::Running(_) => self.0 == TurnEndReason::StepLimit && inbox.has_waking(),
             Phase::Idle | Phase::Preparing => false,
         };
         // A turn whose end could not be written is followed by none: what waits stays parked.

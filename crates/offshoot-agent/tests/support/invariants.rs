@@ -32,7 +32,7 @@ impl Ledger {
 #[derive(Default)]
 struct Reader {
     fates: BTreeMap<String, Fate>,
-    messages: BTreeMap<String, (Target, bool, Message)>,
+    messages: BTreeMap<String, (Target, Message)>,
     next_step: VecDeque<String>,
     next_turn: VecDeque<String>,
     claimed: VecDeque<String>,
@@ -44,11 +44,10 @@ struct Reader {
     open_step: bool,
     /// Calls of the open step without a result, and whether each was dispatched.
     calls: Vec<(CallId, bool)>,
-    /// The event before was the start of a turn that nothing but a waking message explains.
-    must_wake: bool,
-    woken: bool,
+    /// The events before began a turn, and perhaps its first claims.
+    begins: bool,
+    reads: bool,
     sessions: u64,
-    after_ordinary_end: bool,
     /// The process that opened this turn died: its last append may lack its end.
     torn: bool,
 }
@@ -114,19 +113,18 @@ impl Reader {
                 };
             }
             self.torn = self.open_turn;
-            self.must_wake = false;
+            self.begins = false;
         }
         let claims = matches!(event, Event::InboxClaimed { .. });
-        if !claims && self.must_wake {
-            // What wakes may stand behind what was moved in front of it.
-            let mut waiting = self.next_step.iter().chain(&self.next_turn);
-            let woken = self.woken || waiting.any(|id| self.messages[id].1);
-            assert!(woken, "a turn that no message woke {at}");
+        if !claims && self.begins {
+            // What woke it may stand behind what was moved in front of it, and what is parked may be
+            // resumed without a message: that is for the model to know.
+            assert!(self.reads, "a turn that reads nothing {at}");
             assert!(
                 self.next_step.is_empty(),
                 "a turn began and left next-step messages {at}"
             );
-            self.must_wake = false;
+            self.begins = false;
         }
         let enters = matches!(event, Event::MessageUser { .. });
         if self.open_step && !enters && !self.torn {
@@ -135,7 +133,6 @@ impl Reader {
                 "claimed for a step and not entered {at}"
             );
         }
-        let ordinary = std::mem::take(&mut self.after_ordinary_end);
         match event {
             Event::SessionStart(start) => {
                 assert_eq!(start.resumed, self.sessions > 0, "{at}");
@@ -143,16 +140,15 @@ impl Reader {
             }
             Event::InboxInserted {
                 target,
-                wake,
                 message,
                 before,
+                ..
             } => {
                 let id = message.id.to_string();
                 let old = self.fates.insert(id.clone(), Fate::Waits);
                 assert_eq!(old, None, "accepted twice {at}");
                 self.put(*target, &id, before.as_ref(), at);
-                self.messages
-                    .insert(id, (*target, *wake, Message::clone(message)));
+                self.messages.insert(id, (*target, Message::clone(message)));
             }
             Event::InboxMoved {
                 message_id,
@@ -176,7 +172,7 @@ impl Reader {
                 assert!(!self.open_turn, "a turn in a turn {at}");
                 assert_eq!(*turn, self.turn + 1, "turns are numbered {at}");
                 (self.turn, self.open_turn, self.step) = (*turn, true, 0);
-                (self.must_wake, self.woken, self.followups) = (true, ordinary, 0);
+                (self.begins, self.reads, self.followups) = (true, false, 0);
             }
             Event::StepStart { turn, step } => {
                 assert!(self.open_turn && !self.open_step, "{at}");
@@ -243,11 +239,10 @@ impl Reader {
                 let call = call.unwrap_or_else(|| panic!("a result without its call {at}"));
                 self.calls.remove(call);
             }
-            Event::TurnEnd { turn, reason, .. } => {
+            Event::TurnEnd { turn, .. } => {
                 assert!(self.open_turn && !self.open_step, "{at}");
                 assert_eq!(*turn, self.turn, "{at}");
                 (self.open_turn, self.torn) = (false, false);
-                self.after_ordinary_end = reason.is_ordinary();
                 while let Some(id) = self.claimed.pop_back() {
                     self.fates.insert(id.clone(), Fate::Waits);
                     let target = self.messages[&id].0;
@@ -266,11 +261,8 @@ impl Reader {
             (self.turn, self.step + 1),
             "claimed for another step {at}"
         );
-        let (target, wake, _) = self
-            .messages
-            .get(id)
-            .unwrap_or_else(|| panic!("unknown {at}"));
-        let (target, wake) = (*target, *wake);
+        let known = self.messages.get(id);
+        let target = known.unwrap_or_else(|| panic!("unknown {at}")).0;
         if target == Target::NextTurn {
             assert_eq!(step, 1, "a followup in the middle of a turn {at}");
             assert!(
@@ -287,7 +279,7 @@ impl Reader {
         );
         self.fates.insert(id.to_owned(), Fate::Claimed);
         self.claimed.push_back(id.to_owned());
-        self.woken |= wake;
+        self.reads = true;
     }
 
     fn discard(&mut self, id: &str, at: &str) {

@@ -21,7 +21,6 @@ pub struct Note {
 /// A cancel that the running turn has met.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    cause: CancelCause,
     discard: bool,
     latched: Vec<String>,
 }
@@ -114,7 +113,11 @@ impl Model {
                 return Placement::Parked;
             }
             self.open();
-            return Placement::TurnStarted;
+            // The turn may have begun with one that had waited longer.
+            return match self.waiting().contains(&name) {
+                true => Placement::Queued,
+                false => Placement::TurnStarted,
+            };
         }
         match (self.cut(), target) {
             (Some(cut), _) if wake => {
@@ -125,6 +128,23 @@ impl Model {
             (None, Target::NextStep) => Placement::NextStep,
             (None, Target::NextTurn) => Placement::NextTurn,
         }
+    }
+
+    /// Asked to go on with what waits; whether a turn began.
+    pub fn resume(&mut self) -> bool {
+        let waiting = self.waiting();
+        let Some(first) = waiting.first() else {
+            return false;
+        };
+        if self.is_running() {
+            // After a cancel as one that wakes.
+            if let Some(cut) = self.cut() {
+                cut.latched.push(first.clone());
+            }
+            return false;
+        }
+        self.open();
+        true
     }
 
     fn open(&mut self) {
@@ -145,7 +165,6 @@ impl Model {
         let discard = pending == Pending::Discard;
         if let Phase::Opened { cut, .. } | Phase::Stepping { cut, .. } = &mut self.phase {
             let cut = cut.get_or_insert_with(|| Cut {
-                cause,
                 discard: false,
                 latched: Vec::new(),
             });
@@ -201,7 +220,7 @@ impl Model {
             return false;
         };
         if before == Some(name) {
-            return true;
+            return from == target;
         }
         if before.is_some_and(|before| self.find(before).is_none_or(|(list, _)| list != target)) {
             return false;
@@ -259,7 +278,6 @@ impl Model {
                 self.list(note.target).push_front(note);
             }
         }
-        self.stopped |= cut.cause == CancelCause::User;
         self.phase = Phase::Idle;
         let waiting = self.waiting();
         if cut.latched.iter().any(|name| waiting.contains(name)) {
@@ -289,10 +307,8 @@ impl Model {
                 }
                 Outcome::Refusal | Outcome::Error | Outcome::Panic => return Next::Idle,
             };
-            if more && step >= MAX_STEPS {
-                return Next::Idle;
-            }
-            if more {
+            let limited = more && step >= MAX_STEPS;
+            if more && !limited {
                 let claimed: Vec<_> = self.next_step.drain(..).collect();
                 self.stopped &= !claimed.iter().any(|note| note.user);
                 for note in claimed.iter().filter(|note| note.wake) {
@@ -311,12 +327,10 @@ impl Model {
                     read: names,
                 };
             }
-            // A chain that is too long opens no turn.
-            let lists = self.next_step.iter().chain(&self.next_turn);
-            if lists
-                .into_iter()
-                .any(|n| n.wake || n.generation <= MAX_CHAIN)
-            {
+            // Who asked for a turn has it, also after the limit of another one. After work that was done
+            // the rest is read as well; but a chain that is too long opens no turn.
+            let mut lists = self.next_step.iter().chain(&self.next_turn);
+            if lists.any(|n| n.wake || !limited && n.generation <= MAX_CHAIN) {
                 self.open();
             }
         }
