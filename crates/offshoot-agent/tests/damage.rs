@@ -3,12 +3,14 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use offshoot_agent::{
-    Agent, AgentId, AgentSpec, Event, Extension, JsonlStore, OpenError, SessionStore, StoreError,
-    StoredEvent,
+    Agent, AgentId, AgentSpec, AppendError, Event, Extension, JsonlStore, OpenError, SessionLog,
+    SessionStore, StoreError, StoredEvent,
 };
+use offshoot_core::Timestamp;
 use proptest::prelude::*;
 use support::{World, user};
 
@@ -263,6 +265,67 @@ async fn what_a_fork_had_copied_before_its_birth_is_kept_aside() {
 }
 
 /// One change of a file, as a disk or an editor makes it.
+/// A writer that asks for no lock: what it wrote stays, and whoever comes too late is told.
+#[test]
+fn an_append_after_a_writer_without_the_lock_is_a_conflict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = JsonlStore::open_folder(folder.path()).expect("a store");
+    let path = file(folder.path(), "a");
+    let line = |seq| {
+        let mut line = Vec::new();
+        stored(seq).to_json(&mut line);
+        line.push(b'\n');
+        line
+    };
+    let other = |bytes: &[u8]| {
+        let file = std::fs::File::options().append(true).open(&path);
+        file.and_then(|mut file| file.write_all(bytes))
+            .expect("a write");
+    };
+    let lost = |log: &mut dyn SessionLog, seq: u64, end: u64| {
+        let before = std::fs::read(&path).expect("the log");
+        for _ in 0..2 {
+            let refused = log.append(seq, &[stored(seq)]).expect_err("a conflict");
+            let AppendError::Conflict { expected, found } = refused else {
+                panic!("{refused}");
+            };
+            assert_eq!((expected, found), (seq, end));
+        }
+        assert_eq!(std::fs::read(&path).expect("the log"), before);
+    };
+
+    let mut log = store.create(&id("a"), 0).expect("a session");
+    log.append(0, &[stored(0), stored(1)]).expect("an append");
+    other(&line(2));
+    lost(&mut *log, 2, 3);
+    // The first goes on, and what is there can be gone on with.
+    other(&line(3));
+    drop(log);
+    let mut log = store.open(&id("a"), &mut |_| {}).expect("the session").log;
+    log.append(4, &[stored(4)]).expect("an append");
+
+    // Also when the file became shorter, and before a torn end was cut off.
+    let whole = std::fs::read(&path).expect("the log");
+    std::fs::write(&path, &whole[..whole.len() - line(4).len()]).expect("a write");
+    lost(&mut *log, 5, 4);
+    drop(log);
+    other(&line(4)[..9]);
+    let mut log = store.open(&id("a"), &mut |_| {}).expect("the session").log;
+    other(&line(4)[9..]);
+    lost(&mut *log, 4, 5);
+    drop(log);
+    let read = store.read(&id("a")).expect("a whole log");
+    assert_eq!(read, (0..5).map(stored).collect::<Vec<_>>());
+}
+
+fn stored(seq: u64) -> StoredEvent {
+    StoredEvent {
+        seq,
+        time: Timestamp::from_millis(seq),
+        event: Extension::new("later/chunk").ignorable().into(),
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Damage {
     Flip(prop::sample::Index, u8),

@@ -241,6 +241,7 @@ impl SessionStore for JsonlStore {
         // Also a file without a header: the session begins with the first append.
         let leftover = (torn_bytes > 0 || length == 0).then(|| Leftover {
             session: id.clone(),
+            size,
             unborn,
         });
         if torn_bytes > 0 {

@@ -1,8 +1,8 @@
 //! The writer of one log file.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::PathBuf;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
 
@@ -14,6 +14,8 @@ use crate::{AgentId, AppendError, Flushed, SessionLog, StoreError, StoredEvent};
 /// session: what only looks, or is refused, changes nothing.
 pub(super) struct Leftover {
     pub(super) session: AgentId,
+    /// How long the file is with it.
+    pub(super) size: u64,
     /// Whether it is another session's past, of one that was never born: nothing of the file is its own.
     pub(super) unborn: bool,
 }
@@ -23,9 +25,14 @@ pub(super) struct JsonlLog {
     file: File,
     path: PathBuf,
     length: u64,
+    /// How long the file was left: `length`, but for a leftover. Otherwise somebody writes to it who asks
+    /// for no lock.
+    size: u64,
     next_seq: u64,
     buffer: Vec<u8>,
     broken: bool,
+    /// Where the log ended when another writer was found in it.
+    lost: Option<u64>,
     policy: SyncPolicy,
     /// How much of the file is known to survive a loss of power; 0 while its name may not.
     synced: u64,
@@ -46,9 +53,11 @@ impl JsonlStore {
             file,
             path,
             length,
+            size: leftover.as_ref().map_or(length, |leftover| leftover.size),
             next_seq,
             buffer: Vec::new(),
             broken: false,
+            lost: None,
             policy: self.sync,
             synced: 0,
             leftover,
@@ -91,6 +100,25 @@ impl JsonlLog {
         Ok(())
     }
 
+    /// Fails when the file is not as it was left: another writer was here, and goes on.
+    fn expect_unchanged(&mut self, expected: u64) -> Result<(), AppendError> {
+        let found = match self.lost {
+            Some(found) => found,
+            None if self.file_size()? == self.size => return Ok(()),
+            None => {
+                let lines = lines(&self.path).map_err(|error| io(&self.path, error))?;
+                // The first line is the header.
+                *self.lost.insert(lines.saturating_sub(1))
+            }
+        };
+        Err(AppendError::Conflict { expected, found })
+    }
+
+    fn file_size(&self) -> Result<u64, StoreError> {
+        let data = self.file.metadata();
+        Ok(data.map_err(|error| io(&self.path, error))?.len())
+    }
+
     fn write(&mut self, events: &[StoredEvent]) -> std::io::Result<()> {
         self.file.write_all(&self.buffer)?;
         if !self.policy.is_due(events) {
@@ -130,6 +158,16 @@ fn may_be_an_event(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !read.is_err_and(|error| error.is_eof())
 }
 
+/// How many line ends a file has.
+fn lines(path: &Path) -> std::io::Result<u64> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut lines = 0;
+    while reader.skip_until(b'\n')? > 0 {
+        lines += 1;
+    }
+    Ok(lines)
+}
+
 impl SessionLog for JsonlLog {
     fn append(&mut self, expected: u64, events: &[StoredEvent]) -> Result<(), AppendError> {
         let found = self.next_seq;
@@ -140,20 +178,27 @@ impl SessionLog for JsonlLog {
             let error = std::io::Error::other("an earlier write failed and could not be undone");
             return Err(io(&self.path, error).into());
         }
+        self.expect_unchanged(expected)?;
         self.buffer.clear();
         for event in events {
             event.to_json(&mut self.buffer);
             self.buffer.push(b'\n');
         }
-        self.tidy().map_err(|error| io(&self.path, error))?;
+        if let Err(error) = self.tidy() {
+            // It may have come half-way; the next append tries again.
+            self.size = self.file_size()?;
+            return Err(io(&self.path, error).into());
+        }
         if let Err(error) = self.write(events) {
             // All or none: what a full disk took is cut off again.
             let undone = self.file.set_len(self.length).is_ok()
                 && self.file.seek(SeekFrom::Start(self.length)).is_ok();
             self.broken |= !undone;
+            self.size = self.length;
             return Err(io(&self.path, error).into());
         }
         self.length += self.buffer.len() as u64;
+        self.size = self.length;
         self.next_seq += events.len() as u64;
         Ok(())
     }
