@@ -21,6 +21,7 @@
 mod cleanups;
 mod closing;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -293,7 +294,7 @@ impl Scope {
     /// [`ScopeClosed`] when the scope is closing; the cleanup is dropped unrun.
     pub fn on_close<F, Fut>(
         &self,
-        name: impl Into<String>,
+        name: impl Into<Cow<'static, str>>,
         cleanup: F,
     ) -> Result<CleanupId, ScopeClosed>
     where
@@ -305,7 +306,7 @@ impl Scope {
             return Err(ScopeClosed);
         }
         let cleanup: Cleanup = Box::new(move || cleanup().boxed());
-        Ok(state.cleanups.push(name.into().into_boxed_str(), cleanup))
+        Ok(state.cleanups.push(name.into(), cleanup))
     }
 
     /// Registers what is called once, when closing begins: on the thread that begins it, here or with a

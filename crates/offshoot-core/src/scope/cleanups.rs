@@ -1,6 +1,8 @@
 //! The cleanups of one scope, child scopes among them: a stack from which any one can be taken back
 //! cheaply.
 
+use std::borrow::Cow;
+
 use futures::future::BoxFuture;
 
 use super::{CleanupId, Scope};
@@ -8,14 +10,14 @@ use super::{CleanupId, Scope};
 pub(super) type Cleanup = Box<dyn FnOnce() -> BoxFuture<'static, Result<(), String>> + Send>;
 
 enum Work {
-    Run(Box<str>, Cleanup),
+    Run(Cow<'static, str>, Cleanup),
     Close(Scope),
 }
 
 /// What closing does next.
 pub(super) enum Next {
     /// Runs this cleanup, of this name.
-    Run(Box<str>, Cleanup),
+    Run(Cow<'static, str>, Cleanup),
     /// Closes these, all at the same time.
     Close(Vec<Scope>),
 }
@@ -41,7 +43,7 @@ pub(super) struct Cleanups {
 const FEW: usize = 8;
 
 impl Cleanups {
-    pub(super) fn push(&mut self, name: Box<str>, cleanup: Cleanup) -> CleanupId {
+    pub(super) fn push(&mut self, name: Cow<'static, str>, cleanup: Cleanup) -> CleanupId {
         let id = self.fresh();
         self.add(id, Work::Run(name, cleanup));
         id

@@ -7,6 +7,7 @@
 //    So a task that a runtime drops, or never takes, ends closing too.
 // 3. A child scope that closes has no limit of its own: each of its cleanups has one.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +56,7 @@ pub(super) fn contained(what: &str, call: impl FnOnce()) {
 pub(super) struct Closing {
     scope: Scope,
     /// The cleanup that runs.
-    running: Option<Box<str>>,
+    running: Option<Cow<'static, str>>,
 }
 
 impl Closing {
@@ -103,10 +104,10 @@ impl Closing {
         self.scope.0.state().cleanups.pop()
     }
 
-    fn failed(&self, name: Box<str>, error: String) {
+    fn failed(&self, name: Cow<'static, str>, error: String) {
         tracing::warn!(scope = %self.scope.name(), cleanup = %name, %error, "cleanup failed");
         if let Phase::Closing(report) = &mut self.scope.0.state().phase {
-            let name = name.into_string();
+            let name = name.into_owned();
             report.failures.push(CleanupFailure { name, error });
         }
     }
