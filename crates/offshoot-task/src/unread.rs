@@ -95,14 +95,13 @@ impl Unread {
                 continue;
             }
             for gone in ranges {
-                let end = gone.start.min(one.range.end);
-                if one.range.start < end && gone.end > one.range.start {
-                    let range = one.range.start..end;
-                    kept.push(Ahead { range, read: true });
+                // In order, so what is left of this one is behind those before.
+                if gone.start >= one.range.end || gone.end <= one.range.start {
+                    continue;
                 }
-                if gone.start < one.range.end {
-                    one.range.start = one.range.start.max(gone.end);
-                }
+                let range = one.range.start..gone.start;
+                kept.push(Ahead { range, read: true });
+                one.range.start = gone.end.min(one.range.end);
             }
             kept.push(one);
         }
