@@ -4,6 +4,10 @@
 //! Events are queued under the lock that commits them and handed out after it is released, by one
 //! thread at a time. An observer may therefore call back into any agent: what that commits is
 //! queued and handed out after the event that is being handed out now.
+//!
+//! Nobody hands out for others without end: a thread that has done so for [`BACKLOG`] events gives it up
+//! to the next one that commits, and while so many wait to be handed out, whoever commits waits for its
+//! turn to hand out. So the queue is bounded, and each thread pays for about its own share.
 
 mod subscription;
 
@@ -12,7 +16,8 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use offshoot_core::{Timestamp, text};
 use serde::Serialize;
@@ -72,10 +77,18 @@ enum Watcher {
     Subscriber(Arc<Buffer>),
 }
 
+/// How many events may wait to be handed out before those who commit wait too.
+const BACKLOG: usize = 1024;
+
 #[derive(Default)]
 struct Queue {
     pending: VecDeque<EventRecord>,
-    dispatching: bool,
+    /// The thread that hands out now.
+    dispatcher: Option<ThreadId>,
+    /// It has handed out enough for others: the next one that commits takes over.
+    tired: bool,
+    /// Threads that wait to take over.
+    successors: usize,
     /// Replaced when it changes: handing out an event takes a reference and no copy.
     watchers: Arc<Vec<(u64, Watcher)>>,
     next_key: u64,
@@ -87,6 +100,7 @@ struct Inner {
     watchers: AtomicUsize,
     /// Whether something may be queued. Set under the queue's lock, read without it.
     queued: AtomicBool,
+    handed_over: Condvar,
     drained: Notify,
 }
 
@@ -166,7 +180,7 @@ impl EventHub {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let queue = self.0.queue();
-        queue.pending.is_empty() && !queue.dispatching
+        queue.pending.is_empty() && queue.dispatcher.is_none()
     }
 
     /// Waits until the hub is drained. Dropping the future has no effect.
@@ -222,7 +236,7 @@ impl EventHub {
         }
     }
 
-    /// Hands out what is queued, unless another thread does so now.
+    /// Hands out what is queued, unless another thread does so now and keeps up.
     pub(crate) fn dispatch(&self) {
         // Without observers nothing is queued, and a commit takes no lock but its agent's. A thread
         // that queued something sees its own store; what others queued, they hand out.
@@ -230,11 +244,26 @@ impl EventHub {
             return;
         }
         point();
+        let own = thread::current().id();
         let mut queue = self.0.queue();
-        if queue.dispatching || queue.pending.is_empty() {
+        while let Some(dispatcher) = queue.dispatcher {
+            let keeps_up = !queue.tired && queue.pending.len() <= BACKLOG;
+            // An observer's own commit does not wait for itself.
+            if keeps_up || dispatcher == own {
+                return;
+            }
+            queue.successors += 1;
+            let woken = self.0.handed_over.wait(queue);
+            queue = woken.unwrap_or_else(PoisonError::into_inner);
+            queue.successors -= 1;
+        }
+        if queue.pending.is_empty() {
             return;
         }
-        queue.dispatching = true;
+        queue.dispatcher = Some(own);
+        // What waits now is handed out before anybody takes over, this thread's own among it.
+        let mut due = queue.pending.len();
+        let mut handed_out = 0;
         while let Some(record) = queue.pending.pop_front() {
             let watchers = Arc::clone(&queue.watchers);
             drop(queue);
@@ -242,11 +271,27 @@ impl EventHub {
             hand_out(record, &watchers);
             drop(watchers);
             queue = self.0.queue();
+            due = due.saturating_sub(1);
+            handed_out += 1;
+            queue.tired = handed_out >= BACKLOG;
+            if due == 0 && queue.successors > 0 {
+                break;
+            }
         }
-        queue.dispatching = false;
-        self.0.queued.store(false, Ordering::Release);
+        queue.dispatcher = None;
+        queue.tired = false;
+        let drained = queue.pending.is_empty();
+        if drained {
+            self.0.queued.store(false, Ordering::Release);
+        }
         drop(queue);
-        self.0.drained.notify_waiters();
+        if drained {
+            // There is nothing left to take over.
+            self.0.handed_over.notify_all();
+            self.0.drained.notify_waiters();
+        } else {
+            self.0.handed_over.notify_one();
+        }
     }
 }
 

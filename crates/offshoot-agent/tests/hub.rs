@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use offshoot_agent::{
-    Agent, AgentHost, AgentId, AgentSettings, Event, EventObserver, EventRecord, MemoryStore,
-    Pending, Status,
+    Agent, AgentHost, AgentId, AgentSettings, Event, EventHub, EventObserver, EventRecord,
+    MemoryStore, Pending, Status,
 };
 use support::{World, soon, user};
 
@@ -241,4 +241,94 @@ async fn concurrent_sessions_are_each_in_order() {
         support::check_closed(&log);
         assert_eq!(last.get(agent.id()), Some(&(log.len() as u64 - 1)));
     }
+}
+
+fn record(n: u64) -> EventRecord {
+    EventRecord {
+        session: AgentId::fresh(),
+        label: "test".into(),
+        depth: 0,
+        seq: Some(n),
+        time: offshoot_core::Timestamp::from_millis(n),
+        event: Event::TurnStart {
+            turn: n,
+            generation: 0,
+        },
+    }
+}
+
+/// Several threads commit without a break, and handing out is slower: each of them pays for about its
+/// own share, and the queue does not grow with what they commit.
+#[test]
+fn nobody_hands_out_for_others_without_end() {
+    const THREADS: usize = 3;
+    const EACH: usize = 20_000;
+    let hub = EventHub::default();
+    let handed_out: Arc<Mutex<HashMap<std::thread::ThreadId, usize>>> = Arc::default();
+    let (seen, committed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let behind = Arc::new(AtomicUsize::new(0));
+    let observer = {
+        let (handed_out, seen, committed, behind) = (
+            Arc::clone(&handed_out),
+            Arc::clone(&seen),
+            Arc::clone(&committed),
+            Arc::clone(&behind),
+        );
+        hub.observe(Arc::new(move |_: &EventRecord| {
+            let mut handed_out = handed_out.lock().expect("no panic");
+            *handed_out.entry(std::thread::current().id()).or_default() += 1;
+            let seen = seen.fetch_add(1, Ordering::Relaxed);
+            let committed = committed.load(Ordering::Relaxed);
+            behind.fetch_max(committed.saturating_sub(seen), Ordering::Relaxed);
+            // The others commit meanwhile.
+            std::thread::yield_now();
+        }))
+    };
+    let most = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                let own = std::thread::current().id();
+                let mine = || {
+                    let handed_out = handed_out.lock().expect("no panic");
+                    handed_out.get(&own).copied().unwrap_or_default()
+                };
+                for n in 0..EACH {
+                    let before = mine();
+                    committed.fetch_add(1, Ordering::Relaxed);
+                    hub.announce(record(n as u64));
+                    most.fetch_max(mine() - before, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(hub.is_drained());
+    assert_eq!(seen.load(Ordering::Relaxed), THREADS * EACH, "each once");
+    let (most, behind) = (most.into_inner(), behind.load(Ordering::Relaxed));
+    assert!(most <= 3 * 1024, "one commit handed out {most}");
+    assert!(behind <= 1024 + 2 * THREADS, "{behind} events waited");
+    drop(observer);
+}
+
+/// What an observer commits itself waits for nobody, however much is queued.
+#[test]
+fn an_observer_may_commit_more_than_the_queue_holds() {
+    let hub = EventHub::default();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let observer = {
+        let (hub, seen) = (hub.clone(), Arc::clone(&seen));
+        move |record: &EventRecord| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            if record.seq == Some(0) {
+                for n in 1..=5000 {
+                    hub.announce(self::record(n));
+                }
+            }
+        }
+    };
+    let guard = hub.observe(Arc::new(observer));
+    hub.announce(record(0));
+    assert_eq!(seen.load(Ordering::Relaxed), 5001);
+    assert!(hub.is_drained());
+    drop(guard);
 }
