@@ -11,8 +11,9 @@ use offshoot_core::process::{ProgramRun, Reach};
 
 use crate::command::ShellConfig;
 
-/// What the first shell runs; `$0` is the shell, `$1` the command.
-pub(crate) const GATE: &str = r#"read -r go && exec "$0" -c "$1" </dev/null"#;
+/// What the first shell runs; `$0` is the shell, `$1` the command. Its variable is no command's: a name that
+/// is in the environment would be overwritten there.
+pub(crate) const GATE: &str = r#"read -r offshoot_gate && exec "$0" -c "$1" </dev/null"#;
 
 /// Shells that can run [`GATE`], by the names of their files.
 const ABLE: &[&str] = &["sh", "dash", "ash", "bash", "ksh", "mksh", "zsh"];

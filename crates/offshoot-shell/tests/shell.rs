@@ -475,3 +475,11 @@ async fn a_flood_of_output_can_be_stopped_and_stays_bounded() {
     assert_eq!(end.0.status, TaskStatus::Killed);
     assert!(end.1.len() <= 256 * 1024);
 }
+
+#[tokio::test]
+async fn a_variable_of_any_name_reaches_the_command() {
+    let command = ShellCommand::new("echo \"[$go]\"; env | grep '^go='").env("go", "value");
+    let mut run = ShellRun::spawn(&command, &ShellConfig::default()).unwrap();
+    run.wait().await;
+    assert_eq!(run.output().read_at(0).text, "[value]\ngo=value\n");
+}
