@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::owner::Owner;
 use crate::shard::{ABORT_BOUND, Shard};
@@ -24,11 +24,11 @@ impl Shard {
     /// Stops an owner's tasks, waits for their ends, and removes all its records.
     pub(crate) async fn close_owner(self: &Arc<Self>, owner: Key, by: StoppedBy) {
         let _closing = self.closing();
-        let Some(gate) = self.begin_closing(owner, by) else {
+        let Some((gate, since)) = self.begin_closing(owner, by) else {
             return;
         };
         let idle = |owner: &Owner| owner.tickets == 0 && owner.reserved == 0;
-        let grace = self.config.teardown_grace;
+        let grace = self.config.teardown_grace.saturating_sub(since.elapsed());
         if !self.until(owner, &gate, grace, idle).await {
             let left = self.live_keys(owner);
             tracing::warn!(tasks = left.len(), %by, "aborting tasks that did not stop in time");
@@ -50,13 +50,20 @@ impl Shard {
         self.end_closing(owner);
     }
 
-    fn begin_closing(&self, owner_key: Key, by: StoppedBy) -> Option<Arc<Notify>> {
-        let (gate, keys) = {
+    /// Stops an owner's tasks. Says when that was done first.
+    pub(crate) fn begin_closing(
+        &self,
+        owner_key: Key,
+        by: StoppedBy,
+    ) -> Option<(Arc<Notify>, Instant)> {
+        let now = Instant::now();
+        let (gate, since, keys) = {
             let mut table = self.table();
             let owner = table.owners.get_mut(owner_key)?;
             owner.closing.get_or_insert(by);
+            let since = *owner.closing_since.get_or_insert(now);
             let gate = Arc::clone(&owner.gate);
-            (gate, table.keys_of(owner_key).collect::<Vec<_>>())
+            (gate, since, table.keys_of(owner_key).collect::<Vec<_>>())
         };
         // Every task is told before any observer is: a slow one must not cost the others their grace.
         let mut left = Vec::new();
@@ -76,7 +83,7 @@ impl Shard {
             left.extend(after.wake(self));
         }
         self.announce_all(left);
-        Some(gate)
+        Some((gate, since))
     }
 
     /// Waits, at most for `limit`, until `done` is true of the owner, or it is gone.

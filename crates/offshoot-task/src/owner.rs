@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use offshoot_core::{CleanupId, Scope};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::expired::Expired;
 use crate::slab::Key;
@@ -33,6 +34,8 @@ pub(crate) struct Owner {
     pub(crate) expired: Expired,
     /// Set when closing has reached the registry.
     pub(crate) closing: Option<StoppedBy>,
+    /// When that was: the grace of its tasks runs from then on.
+    pub(crate) closing_since: Option<Instant>,
     /// Set when closing has ended: not even a late start is let in.
     pub(crate) closed: bool,
 }

@@ -89,11 +89,20 @@ impl Table {
         let key = self.owners.insert(Owner::default());
         if let Some(scope) = scope {
             let weak = Arc::downgrade(shard);
-            let cleanup = scope.on_close("stop background tasks", async move || {
-                if let Some(shard) = weak.upgrade() {
-                    shard.close_owner(key, StoppedBy::Owner).await;
+            // At once, also when a scope around it closes: all levels of a tree have one grace.
+            let stopping = weak.clone();
+            let told = scope.on_closing(move || {
+                if let Some(shard) = stopping.upgrade() {
+                    shard.begin_closing(key, StoppedBy::Owner);
                 }
-                Ok(())
+            });
+            let cleanup = told.and_then(|()| {
+                scope.on_close("stop background tasks", async move || {
+                    if let Some(shard) = weak.upgrade() {
+                        shard.close_owner(key, StoppedBy::Owner).await;
+                    }
+                    Ok(())
+                })
             });
             match (cleanup, self.owners.get_mut(key)) {
                 (Ok(cleanup), Some(owner)) => owner.scope = Some((scope.clone(), cleanup)),

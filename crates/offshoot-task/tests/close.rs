@@ -371,3 +371,38 @@ async fn two_tasks_of_one_owner_have_one_cleanup() {
     owner.close().await;
     assert_eq!((owner.holds(), registry.list(owner.id())), (0, vec![]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_whole_tree_of_owners_have_one_grace() {
+    let (registry, root) = fixture_with(|config| config.teardown_grace = Duration::from_secs(5));
+    let mut owners = vec![root.clone()];
+    for _ in 0..4 {
+        owners.push(owners[owners.len() - 1].child("inside").unwrap());
+    }
+    let mut stopped = Vec::new();
+    for owner in &owners {
+        start(&registry, owner, pending());
+        let (told, heard) = tokio::sync::oneshot::channel();
+        registry
+            .spawn(owner, TaskSpec::new("bash", "x"), async |context| {
+                context.cancelled().await;
+                let _ = told.send(tokio::time::Instant::now());
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                TaskOutcome::killed()
+            })
+            .unwrap();
+        stopped.push(heard);
+    }
+    tokio::task::yield_now().await;
+    let begun = tokio::time::Instant::now();
+    root.close().await;
+    let took = begun.elapsed();
+    // Each owner has one that does not listen: it is aborted after the grace.
+    assert!(
+        took >= Duration::from_secs(5) && took < Duration::from_secs(6),
+        "{took:?}"
+    );
+    for heard in stopped {
+        assert_eq!(heard.await.unwrap(), begun, "all were told at once");
+    }
+}
