@@ -11,13 +11,13 @@
 
 mod subscription;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 use offshoot_core::{Timestamp, text};
 use serde::Serialize;
@@ -58,8 +58,9 @@ fn as_str<S: serde::Serializer>(text: &Arc<str>, s: S) -> Result<S::Ok, S::Error
 ///
 /// # Implementing
 ///
-/// Called for one event at a time, in order, on the thread that committed it or another one; must
-/// not block. It may call any agent's methods. A panic is contained and logged.
+/// Called for one event at a time, in order, on the thread that committed it or another one. It may call
+/// any agent's methods. It must not block, and not wait for another thread that commits: that one may be
+/// waiting for this call to end. A panic is contained and logged.
 pub trait EventObserver: Send + Sync + 'static {
     /// One event was committed.
     fn on_event(&self, record: &EventRecord);
@@ -83,8 +84,8 @@ const BACKLOG: usize = 1024;
 #[derive(Default)]
 struct Queue {
     pending: VecDeque<EventRecord>,
-    /// The thread that hands out now.
-    dispatcher: Option<ThreadId>,
+    /// A thread hands out now.
+    dispatching: bool,
     /// It has handed out enough for others: the next one that commits takes over.
     tired: bool,
     /// Threads that wait to take over.
@@ -180,7 +181,7 @@ impl EventHub {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let queue = self.0.queue();
-        queue.pending.is_empty() && queue.dispatcher.is_none()
+        queue.pending.is_empty() && !queue.dispatching
     }
 
     /// Waits until the hub is drained. Dropping the future has no effect.
@@ -244,12 +245,12 @@ impl EventHub {
             return;
         }
         point();
-        let own = thread::current().id();
         let mut queue = self.0.queue();
-        while let Some(dispatcher) = queue.dispatcher {
+        while queue.dispatching {
             let keeps_up = !queue.tired && queue.pending.len() <= BACKLOG;
-            // An observer's own commit does not wait for itself.
-            if keeps_up || dispatcher == own {
+            // An observer's own commit does not wait: not for itself, and not for another stream, whose
+            // observers may be committing to this one.
+            if keeps_up || Inside::is_entered() {
                 return;
             }
             queue.successors += 1;
@@ -260,7 +261,8 @@ impl EventHub {
         if queue.pending.is_empty() {
             return;
         }
-        queue.dispatcher = Some(own);
+        queue.dispatching = true;
+        let inside = Inside::enter();
         // What waits now is handed out before anybody takes over, this thread's own among it.
         let mut due = queue.pending.len();
         let mut handed_out = 0;
@@ -269,7 +271,8 @@ impl EventHub {
             drop(queue);
             point();
             hand_out(record, &watchers);
-            drop(watchers);
+            // The last of a watcher that was removed meanwhile.
+            contained(|| drop(watchers));
             queue = self.0.queue();
             due = due.saturating_sub(1);
             handed_out += 1;
@@ -278,7 +281,9 @@ impl EventHub {
                 break;
             }
         }
-        queue.dispatcher = None;
+        drop(inside);
+        queue.dispatching = false;
+        let awaited = queue.successors > 0;
         queue.tired = false;
         let drained = queue.pending.is_empty();
         if drained {
@@ -286,8 +291,10 @@ impl EventHub {
         }
         drop(queue);
         if drained {
-            // There is nothing left to take over.
-            self.0.handed_over.notify_all();
+            // There is nothing left to take over. To tell nobody of it would be a system call.
+            if awaited {
+                self.0.handed_over.notify_all();
+            }
             self.0.drained.notify_waiters();
         } else {
             self.0.handed_over.notify_one();
@@ -295,19 +302,45 @@ impl EventHub {
     }
 }
 
+thread_local! {
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Says that the thread hands out events, of whichever hub, until it is dropped.
+struct Inside(());
+
+impl Inside {
+    fn enter() -> Self {
+        INSIDE.set(INSIDE.get() + 1);
+        Self(())
+    }
+
+    fn is_entered() -> bool {
+        INSIDE.get() > 0
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(INSIDE.get() - 1);
+    }
+}
+
 fn hand_out(record: EventRecord, watchers: &[(u64, Watcher)]) {
     let record = Arc::new(record);
     for (_, watcher) in watchers {
-        match watcher {
+        contained(|| match watcher {
             Watcher::Subscriber(buffer) => buffer.push(&record),
-            Watcher::Observer(observer) => {
-                let call = AssertUnwindSafe(|| observer.on_event(&record));
-                if let Err(panic) = std::panic::catch_unwind(call) {
-                    let message = text::panic_message(&*panic);
-                    tracing::error!(message, "an event observer panicked");
-                }
-            }
-        }
+            Watcher::Observer(observer) => observer.on_event(&record),
+        });
+    }
+}
+
+/// Who hands out goes on, whatever a watcher does: others may be waiting for its turn to end.
+fn contained(call: impl FnOnce()) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
+        let message = text::panic_message(&*panic);
+        tracing::error!(message, "an event observer panicked");
     }
 }
 

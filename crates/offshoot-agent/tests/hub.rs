@@ -332,3 +332,73 @@ fn an_observer_may_commit_more_than_the_queue_holds() {
     assert!(hub.is_drained());
     drop(guard);
 }
+
+/// An observer that removes itself, and whose drop panics.
+struct Bomb(Arc<Mutex<Option<offshoot_agent::ObserverGuard>>>);
+
+impl EventObserver for Bomb {
+    fn on_event(&self, _: &EventRecord) {
+        drop(self.0.lock().expect("no panic").take());
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the drop of an observer");
+    }
+}
+
+#[test]
+fn an_observer_whose_drop_panics_stops_nobody() {
+    let hub = EventHub::default();
+    let place = Arc::new(Mutex::new(None));
+    let guard = hub.observe(Arc::new(Bomb(Arc::clone(&place))));
+    *place.lock().expect("no panic") = Some(guard);
+    hub.announce(record(1));
+    assert!(place.lock().expect("no panic").is_none() && hub.is_drained());
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let guard = hub.observe(Arc::new(move |_: &EventRecord| {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    hub.announce(record(2));
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    drop(guard);
+}
+
+#[test]
+fn observers_that_commit_to_each_others_streams_do_not_wait_for_each_other() {
+    const MORE: u64 = 3000;
+    let hubs = [EventHub::default(), EventHub::default()];
+    let met = Arc::new(std::sync::Barrier::new(2));
+    let seen = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    let guards = [0, 1].map(|n| {
+        let (other, met, seen) = (hubs[1 - n].clone(), Arc::clone(&met), Arc::clone(&seen[n]));
+        hubs[n].observe(Arc::new(move |record: &EventRecord| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            if record.seq == Some(0) {
+                met.wait();
+                for n in 1..=MORE {
+                    other.announce(self::record(n));
+                }
+            }
+        }))
+    });
+    let (done, both) = std::sync::mpsc::channel();
+    for hub in hubs.clone() {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            hub.announce(record(0));
+            done.send(()).expect("the test waits");
+        });
+    }
+    for _ in 0..2 {
+        let ended = both.recv_timeout(std::time::Duration::from_secs(60));
+        assert!(ended.is_ok(), "they wait for each other");
+    }
+    for (hub, seen) in hubs.iter().zip(&seen) {
+        assert!(hub.is_drained());
+        assert_eq!(seen.load(Ordering::Relaxed) as u64, MORE + 1);
+    }
+    drop(guards);
+}
