@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::AcpArgs;
 use crate::fault::Fault;
-use crate::run::{Signals, SpillFolder, check_root};
+use crate::run::{Signals, check_root};
+use crate::spill::SpillFolder;
 use crate::{orphans, output, setup};
 
 /// `offshoot acp`.

@@ -13,6 +13,7 @@ mod output;
 mod run;
 mod sessions;
 mod setup;
+mod spill;
 mod tools;
 
 use std::process::ExitCode;

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::McpArgs;
 use crate::fault::Fault;
-use crate::run::{Signals, SpillFolder, check_resumed, session_id};
+use crate::run::{Signals, check_resumed, session_id};
+use crate::spill::SpillFolder;
 use crate::{orphans, output, setup};
 
 const NO_MODEL: &str = "no model is configured, and a subagent needs one: start `offshoot mcp` with \

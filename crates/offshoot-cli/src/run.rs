@@ -22,13 +22,13 @@ use offshoot::agent::{
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Input};
 use offshoot::driver::{Model, ScriptedModel};
-use offshoot::shell::SpillConfig;
 
 use crate::args::RunArgs;
 use crate::fault::Fault;
 use crate::output::json::{self, JsonLines};
 use crate::output::progress::{Progress, Style};
 use crate::sessions::examiner;
+use crate::spill::SpillFolder;
 use crate::{orphans, output, setup};
 use host::Host;
 use rest::End;
@@ -182,10 +182,12 @@ pub(crate) fn conduct(plan: Plan) -> Result<ExitCode, Fault> {
         .build()
         .context("the asynchronous runtime")?;
     let adopting = orphans::adopt(&runtime);
-    let ended = runtime.block_on(Run::new(plan)?.play());
+    let spill = SpillFolder::of_this_user();
+    let ended = runtime.block_on(Run::new(plan)?.play(&spill));
     // What still runs has been told to stop and had its grace.
     runtime.shutdown_timeout(Duration::from_millis(200));
     drop(adopting);
+    drop(spill);
     ended
 }
 
@@ -216,9 +218,8 @@ impl Run {
         })
     }
 
-    async fn play(mut self) -> Result<ExitCode, Fault> {
+    async fn play(mut self, spill: &SpillFolder) -> Result<ExitCode, Fault> {
         let mut signals = Signals::listen().context("signals")?;
-        let spill = SpillFolder::of_this_user();
         let mut builder = Runtime::builder(self.plan.config.clone())
             .guard_commands()
             .below(setup::depth()?)
@@ -340,26 +341,5 @@ impl Run {
         }
         output::note(record.complaint());
         Ok(ExitCode::FAILURE)
-    }
-}
-
-/// Where large outputs go while the program runs: what this user's other processes also use.
-pub(crate) struct SpillFolder(PathBuf);
-
-impl SpillFolder {
-    pub(crate) fn of_this_user() -> Self {
-        Self(SpillConfig::of_user("offshoot").folder().to_owned())
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for SpillFolder {
-    fn drop(&mut self) {
-        // The files went with their tasks. One that is still there belongs to somebody who reads it, or
-        // to another process.
-        let _ = std::fs::remove_dir(&self.0);
     }
 }

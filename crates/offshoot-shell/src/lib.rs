@@ -43,5 +43,5 @@ pub use offshoot_core::process::{
 };
 pub use outcome::task_outcome;
 pub use run::ShellRun;
-pub use spill::SpillConfig;
+pub use spill::{FolderError, SpillConfig};
 pub use task::{ShellTask, start_shell};

@@ -1,6 +1,7 @@
 //! A private file with the output of one command from its first byte on, up to a limit.
 
 mod folder;
+mod refused;
 
 use std::fmt;
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use offshoot_task::OutputWriter;
 
 use folder::ProcessFolder;
+pub use refused::FolderError;
 
 /// Where the output of commands goes that no window holds. Only a command that writes more than
 /// [`beyond`](Self::beyond), or than the window holds, has a file; it has the output from its beginning.
@@ -39,7 +41,7 @@ impl SpillConfig {
     /// Spills into `folder`, up to 64 MiB a command.
     ///
     /// The folder is made, for its owner alone, when it is missing; one that others can enter, or that
-    /// somebody else owns, is not used. Any number of processes may share it: each has a folder of its
+    /// somebody else owns, is not used ([`check`](Self::check)). Any number of processes may share it: each has a folder of its
     /// own in it, and knows by a lock which of the others live.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -55,7 +57,13 @@ impl SpillConfig {
     #[must_use]
     pub fn of_user(name: &str) -> Self {
         let user = rustix::process::geteuid().as_raw();
-        Self::new(std::env::temp_dir().join(format!("{name}-{user}")))
+        let mut temp = std::env::temp_dir();
+        if temp.as_os_str().is_empty() {
+            temp = PathBuf::from("/tmp");
+        }
+        // Commands run elsewhere: a path that their results name begins at the root.
+        let temp = std::path::absolute(&temp).unwrap_or(temp);
+        Self::new(temp.join(format!("{name}-{user}")))
     }
 
     /// How many bytes of one command's output are written at most (64 MiB). What comes after them is
@@ -88,6 +96,22 @@ impl SpillConfig {
     /// When the folder cannot be read. What cannot be removed stays, and is no error.
     pub fn remove_stale(&self) -> io::Result<usize> {
         folder::remove_stale(&self.folder)
+    }
+
+    /// Whether the folder will be used. For the start of a program, whose user should know: later, a
+    /// command whose file cannot be made goes on without one, and only the log says so.
+    ///
+    /// # Errors
+    ///
+    /// What speaks against the folder, or against making it. Nothing is made or changed.
+    pub fn check(&self) -> Result<(), FolderError> {
+        folder::check(&self.folder)
+    }
+
+    /// Removes the folder if it is empty and one that is used. For the end of a program; a folder that
+    /// [is refused](Self::check) stays.
+    pub fn remove_empty(&self) {
+        folder::remove_empty(&self.folder);
     }
 
     /// A new file in the folder of this process.
@@ -376,5 +400,28 @@ mod tests {
         assert!(buffer.overflow().is_none());
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         assert_eq!(buffer.written(), 14, "the window goes on");
+        // Nor is it removed, though it is empty.
+        let config = SpillConfig::new(&folder);
+        let refused = config.check().unwrap_err();
+        assert!(matches!(refused, FolderError::Mode { mode: 0o755 }));
+        config.remove_empty();
+        assert!(folder.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_used_goes_when_it_is_empty() {
+        let temp = tempfile::tempdir().unwrap();
+        let config = SpillConfig::new(temp.path().join("deep/spill"));
+        config.check().unwrap();
+        config.remove_empty();
+        assert!(!temp.path().join("deep").exists(), "nothing was made");
+        let (buffer, mut sink) = sink(config.folder(), 4, 100);
+        sink.write("more than four");
+        config.check().unwrap();
+        config.remove_empty();
+        assert!(buffer.overflow().unwrap().exists());
+        drop((buffer, sink));
+        config.remove_empty();
+        assert!(!config.folder().exists());
     }
 }

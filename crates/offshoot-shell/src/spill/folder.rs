@@ -11,8 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::fs::{
+    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, fstat, open,
+};
 use rustix::io::Errno;
+
+use super::refused::{FolderError, judge};
 
 // Invariants
 // 1. A folder is used only by the process that holds its lock, from before its first file to the end.
@@ -86,11 +90,45 @@ impl Drop for ProcessFolder {
 fn make_private(shared: &Path) -> io::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(shared);
     made?;
-    if is_private(&std::fs::symlink_metadata(shared)?) {
-        return Ok(());
+    judge(&std::fs::symlink_metadata(shared)?, user())
+        .map_err(|refused| io::Error::new(io::ErrorKind::PermissionDenied, refused))
+}
+
+/// Whether [`ProcessFolder::make`] can be expected to work. Makes nothing.
+pub(super) fn check(shared: &Path) -> Result<(), FolderError> {
+    match std::fs::symlink_metadata(shared) {
+        Ok(found) => {
+            judge(&found, user())?;
+            can_have_more(shared).map_err(FolderError::Shut)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = shared.ancestors().skip(1);
+            let mut above = above.map(|path| match path.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => path,
+            });
+            let there = above.find(|path| path.symlink_metadata().is_ok());
+            can_have_more(there.unwrap_or(Path::new("/"))).map_err(FolderError::NotMade)
+        }
+        Err(error) => Err(FolderError::NotMade(error)),
     }
-    let message = "the folder is not private: it must be owned by the user, with mode 0700";
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
+fn can_have_more(folder: &Path) -> io::Result<()> {
+    if !folder.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    Ok(accessat(CWD, folder, access, AtFlags::EACCESS)?)
+}
+
+/// Removes `shared` when it is one that is used, and nothing is in it.
+pub(super) fn remove_empty(shared: &Path) {
+    let found = std::fs::symlink_metadata(shared);
+    if found.is_ok_and(|found| is_private(&found)) {
+        // What is in it belongs to another process, or to somebody who still reads it.
+        let _ = std::fs::remove_dir(shared);
+    }
 }
 
 /// Removes what dead processes have left in `shared`; how many folders that were. What cannot be removed
@@ -169,9 +207,11 @@ fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
 
 /// Whether it is a folder of this user that nobody else can enter.
 fn is_private(found: &Metadata) -> bool {
-    found.is_dir()
-        && found.mode() & 0o077 == 0
-        && found.uid() == rustix::process::geteuid().as_raw()
+    judge(found, user()).is_ok()
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 fn is_folder_name(name: &str) -> bool {
