@@ -5,6 +5,7 @@ mod demo;
 mod inputs;
 mod programs;
 mod run;
+mod serving;
 mod spill_folder;
 mod stops;
 mod store_faults;

@@ -110,28 +110,31 @@ fn a_closed_stdout_ends_the_run_quietly_with_everything_that_it_started() {
 }
 
 #[test]
-fn sigterm_closes_everything_and_still_gives_the_result() {
-    let place = Place::new();
-    let mut child = started(&place, &[]);
-    send(&child, "TERM");
-    let mut out = String::new();
-    child
-        .stdout
-        .take()
-        .expect("a pipe")
-        .read_to_string(&mut out)
-        .expect("text");
-    let (code, stderr) = ends(child);
-    assert_eq!(code, Some(1));
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    let result: Value = serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
-    assert_eq!(result["outcome"], "aborted");
-    assert_eq!(
-        result["stopped"].as_array().map(Vec::len),
-        Some(2),
-        "{result}"
-    );
-    nothing_is_left(&place);
+fn sigterm_and_its_like_close_everything_and_still_give_the_result() {
+    for signal in ["TERM", "HUP", "QUIT"] {
+        let place = Place::new();
+        let mut child = started(&place, &[]);
+        send(&child, signal);
+        let mut out = String::new();
+        child
+            .stdout
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut out)
+            .expect("text");
+        let (code, stderr) = ends(child);
+        assert_eq!(code, Some(1), "{signal}");
+        assert_eq!(stderr.lines().count(), 1, "{signal}: {stderr}");
+        let last = out.lines().last().expect("a line");
+        let result: Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!(result["outcome"], "aborted", "{signal}");
+        assert_eq!(
+            result["stopped"].as_array().map(Vec::len),
+            Some(2),
+            "{signal}: {result}"
+        );
+        nothing_is_left(&place);
+    }
 }
 
 #[test]
