@@ -80,6 +80,7 @@ impl Bash {
         }
         let shell = ShellConfig {
             stop_grace: settings.stop_grace,
+            env: settings.env.clone(),
             spill: settings.spill.clone().map(|folder| {
                 // Before any result has to leave something out, of its status line's length or so.
                 SpillConfig::new(folder).beyond(room.bytes().saturating_sub(STATUS_ROOM))

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_agent::ToolFilter;
+use offshoot_shell::EnvPolicy;
 use offshoot_subagent::{Mode, OutputSchema};
 
 use crate::fit::Room;
@@ -57,6 +58,9 @@ pub struct BashSettings {
     pub timeout: Duration,
     /// How long a command may take to end after it was asked to. Default 3 s.
     pub stop_grace: Duration,
+    /// Which variables of this process commands see. Default: those that commands commonly need, without
+    /// what looks like a secret.
+    pub env: EnvPolicy,
     /// Whether commands are killed when this process is killed, by a small process that is started
     /// with the first command. For programs; default false.
     pub guarded: bool,
@@ -74,6 +78,7 @@ impl Default for BashSettings {
             background: true,
             timeout: Duration::from_secs(120),
             stop_grace: Duration::from_secs(3),
+            env: EnvPolicy::default(),
             guarded: false,
             spill: None,
             cwd: None,

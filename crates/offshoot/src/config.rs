@@ -192,6 +192,9 @@ pub struct BashConfig {
     /// How long a foreground call waits for its command.
     #[serde(deserialize_with = "number::positive")]
     pub timeout_ms: u64,
+    /// Variables of this process that commands see too, each by its whole name: also one that looks like
+    /// a secret.
+    pub env_allow: Vec<String>,
 }
 
 impl Default for BashConfig {
@@ -200,6 +203,7 @@ impl Default for BashConfig {
             enabled: true,
             enable_run_in_background: true,
             timeout_ms: 120_000,
+            env_allow: Vec::new(),
         }
     }
 }

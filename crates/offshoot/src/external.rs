@@ -66,7 +66,7 @@ mod programs {
 
         fn run(&self, allow: &[String]) -> ProgramConfig {
             let mut run = self.run.clone();
-            run.env = allow.iter().fold(run.env, |env, name| env.allow(name));
+            run.env = run.env.allow_each(allow);
             run
         }
 

@@ -15,6 +15,7 @@ use offshoot_agent::{
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::{LoopSettings, Model, ModelLoop};
+use offshoot_shell::EnvPolicy;
 use offshoot_subagent::{Mode, Provider, RunRule, SubagentSettings, Subagents};
 use offshoot_task::{TaskConfig, TaskRegistry};
 use offshoot_tools::TaskRule;
@@ -405,6 +406,7 @@ pub(crate) fn tools_settings(
             background: tools.bash.enable_run_in_background,
             timeout: Duration::from_millis(tools.bash.timeout_ms),
             stop_grace: stop_grace(config),
+            env: EnvPolicy::default().allow_each(&tools.bash.env_allow),
             guarded,
             spill,
             cwd,

@@ -2,6 +2,7 @@
 
 mod acp;
 mod demo;
+mod environment;
 mod inputs;
 mod programs;
 mod run;

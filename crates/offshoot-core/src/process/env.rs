@@ -172,6 +172,12 @@ impl EnvPolicy {
         self
     }
 
+    /// Also admits each of these, as [`allow`](Self::allow) does.
+    #[must_use]
+    pub fn allow_each<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        names.into_iter().fold(self, Self::allow)
+    }
+
     /// Never admits `name`, or, when it ends in `*`, any name that begins so. Beats everything else.
     #[must_use]
     pub fn deny(mut self, name: impl Into<String>) -> Self {
@@ -239,7 +245,8 @@ impl EnvPolicy {
         if !secret.is_empty() {
             tracing::debug!(
                 variables = secret.join(" "),
-                "withheld from a command: by their names or values they hold secrets"
+                "withheld from a command: by their names or values they hold secrets; \
+                 one that is named in full in env_allow passes (tools.bash, process, acp)"
             );
         }
         for name in secret {

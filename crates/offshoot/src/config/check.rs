@@ -49,6 +49,9 @@ impl Fault {
 
 /// Checks a configuration for a program that adds these tools of its own.
 pub(super) fn config(config: &Config, own_tools: &[String]) -> Result<(), Fault> {
+    for name in &config.tools.bash.env_allow {
+        texts::variable_name(name, "tools.bash.env_allow")?;
+    }
     waits(config)?;
     graces(config)?;
     models(config)?;

@@ -23,6 +23,7 @@ max_bytes = 32768
 enabled = true
 enable_run_in_background = true
 timeout_ms = 120000
+env_allow = []
 [limits]
 max_depth = 3
 max_live_children = 64
@@ -259,6 +260,14 @@ fn each_bad_file_is_one_line_that_names_the_key() {
         "[notices]\ndelivery = \"loud\"",
         "[tools.bash]\nenabled = \"yes\"",
         "[tools.bash]\ntimeout_ms = 0",
+        "[tools.bash]\nenv_allow = \"HTTPS_PROXY\"",
+        "[tools.bash]\nenv_allow = [\"HTTPS_PROXY\", \"OURS\", \"OURS\", \"http_proxy\", \"A-B.C\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \"\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \"A=B\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \"A\\u0000B\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \" A\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \"MY_*\"]",
+        "[tools.bash]\nenv_allow = [\"OK\", \"*\"]",
         "[tools.task_output]\nwait_timeout_ms = 600001",
         "[tools.task_output]\nmax_wait_timeout_ms = 1000",
         "[tools.task_output]\nmax_bytes = 0",

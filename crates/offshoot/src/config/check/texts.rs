@@ -44,7 +44,7 @@ pub(super) fn argument(text: &str, key: &str) -> Result<(), Fault> {
 
 /// A variable and its value.
 pub(super) fn variable(name: &str, value: &str, key: &str) -> Result<(), Fault> {
-    if name.is_empty() || name.contains('=') || has_gap(name) {
+    if !is_variable(name) {
         let what = format!("expected the name of a variable, not `{}`", shown(name));
         return Err(Fault::at(key, what));
     }
@@ -56,11 +56,23 @@ pub(super) fn variable(name: &str, value: &str, key: &str) -> Result<(), Fault> 
 /// The name of a variable, or the beginning of one. `*` alone would name nothing.
 pub(super) fn pattern(text: &str, key: &str) -> Result<(), Fault> {
     let name = text.strip_suffix('*').unwrap_or(text);
-    if !name.is_empty() && !name.contains(['=', '*']) && !has_gap(name) {
+    if is_variable(name) && !name.contains('*') {
         return Ok(());
     }
     let what = format!(
         "expected the name of a variable, or the beginning of one and `*`, not `{}`",
+        shown(text)
+    );
+    Err(Fault::at(key, what))
+}
+
+/// The whole name of a variable.
+pub(super) fn variable_name(text: &str, key: &str) -> Result<(), Fault> {
+    if is_variable(text) && !text.contains('*') {
+        return Ok(());
+    }
+    let what = format!(
+        "expected the whole name of a variable, not `{}`",
         shown(text)
     );
     Err(Fault::at(key, what))
@@ -96,6 +108,10 @@ fn fits(length: usize, key: &str) -> Result<(), Fault> {
         "expected at most {MAX_ARGUMENT} bytes, which is what a program can be given, not {length}"
     );
     Err(Fault::at(key, what))
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains('=') && !has_gap(name)
 }
 
 fn has_gap(text: &str) -> bool {
