@@ -1,7 +1,6 @@
 //! How the program is run, and what its end means.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -113,9 +112,7 @@ impl ProcessSettings {
     pub(crate) fn describe(&self, error: &SpawnError, prompt: &str) -> String {
         let advice = match error {
             _ if self.feeds() => String::new(),
-            SpawnError::Program { source, .. }
-                if source.kind() == ErrorKind::ArgumentListTooLong =>
-            {
+            SpawnError::ArgumentsTooLong { .. } => {
                 let bytes = prompt.len();
                 format!("; the prompt of {bytes} bytes is an argument here: make it shorter")
             }

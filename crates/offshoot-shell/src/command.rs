@@ -103,6 +103,10 @@ impl ShellCommand {
         if self.line.trim().is_empty() {
             return Err(SpawnError::EmptyCommand);
         }
+        let bytes = self.line.len();
+        if let Some(limit) = longest_argument().filter(|limit| bytes > *limit) {
+            return Err(SpawnError::CommandTooLong { bytes, limit });
+        }
         let shell = Program::new(&config.shell).joined_output();
         let program = match gate::before(config) {
             Some(name) => shell
@@ -117,4 +121,11 @@ impl ShellCommand {
         let variables = self.env.iter();
         Ok(variables.fold(program, |program, (name, value)| program.env(name, value)))
     }
+}
+
+/// The longest text that the system hands to a program as one argument, in bytes; `None` where only all of
+/// them together are bounded.
+fn longest_argument() -> Option<usize> {
+    // "MAX_ARG_STRLEN": 32 pages, with the NUL at the end.
+    cfg!(target_os = "linux").then(|| 32 * rustix::param::page_size() - 1)
 }

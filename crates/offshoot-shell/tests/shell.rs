@@ -336,6 +336,46 @@ async fn b076_a_command_that_cannot_be_started_is_a_failed_task_that_says_why() 
     }
 }
 
+/// Of a page and more: the bound of one argument depends on the size of a page.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_beyond_the_systems_limit_says_what_that_is_and_what_to_do() {
+    let host = Host::new();
+    let limit = 32 * rustix::param::page_size() - 1;
+    let line = |bytes: usize| {
+        let start = "echo fits; : ";
+        format!("{start}{}", "x".repeat(bytes - start.len()))
+    };
+    let end = host.end(&host.start(&line(limit))).await;
+    assert_eq!(end.1, "fits\n");
+
+    let long = line(limit + 1);
+    let said = format!(
+        "the command has {} bytes, and the system takes at most {limit}: write it to a file in several commands, and run that",
+        limit + 1
+    );
+    let error = ShellRun::spawn(&ShellCommand::new(&long), &host.config).unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string()),
+        ("COMMAND_TOO_LONG", said.clone())
+    );
+    let end = host.end(&host.start(&long)).await;
+    assert_eq!((end.0.status, how(&end).1), (TaskStatus::Failed, &*said));
+
+    // Each variable is short enough, and all together are more than any stack has room for.
+    let many = (0..100).fold(ShellCommand::new("true"), |command, i| {
+        command.env(format!("VARIABLE_{i}"), "x".repeat(100_000))
+    });
+    let error = ShellRun::spawn(&many, &host.config).unwrap_err();
+    assert_eq!(error.code(), "ARGUMENTS_TOO_LONG");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("cannot start /bin/sh: its arguments and variables have 100")
+            && said.ends_with(" bytes together, more than the system takes"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn b067_b070_bytes_that_are_not_text_and_nul_bytes_lose_nothing_around_them() {
     let host = Host::new();

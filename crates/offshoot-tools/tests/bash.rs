@@ -390,5 +390,13 @@ async fn a_command_that_cannot_be_one_is_refused_with_its_own_code() {
     let root = world.root();
     let output = bash(&world, &root, json!({"command": "echo \0"})).await;
     assert_eq!(output.code.as_deref(), Some("NUL_IN_COMMAND"));
+    let long = "x".repeat(8 * 1024 * 1024);
+    let output = bash(&world, &root, json!({"command": long})).await;
+    assert_eq!(output.code.as_deref(), Some("COMMAND_TOO_LONG"));
+    assert!(
+        output.text.contains("8388608 bytes") && output.text.contains("write it to a file"),
+        "{}",
+        output.text
+    );
     world.close(&root).await;
 }

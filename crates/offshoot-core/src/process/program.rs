@@ -234,6 +234,18 @@ impl Program {
     }
 }
 
+/// What a program is started with, in bytes: its arguments and its variables.
+fn length(command: &Command) -> usize {
+    let command = command.as_std();
+    let name = command.get_program().len() + 1;
+    let arguments = command.get_args().map(|argument| argument.len() + 1);
+    // Each has a `=` in it, and a NUL at its end.
+    let variables = command
+        .get_envs()
+        .map(|(name, value)| name.len() + value.map_or(0, OsStr::len) + 2);
+    name + arguments.chain(variables).sum::<usize>()
+}
+
 /// Without this check a missing directory reads as if the program were missing.
 fn check_directory(path: &Path) -> Result<(), SpawnError> {
     let error = |source| SpawnError::Directory {
@@ -297,11 +309,19 @@ impl ProgramRun {
             program: program.program.clone(),
             source,
         };
+        let too_long = |bytes| SpawnError::ArgumentsTooLong {
+            program: program.program.clone(),
+            bytes,
+        };
         // What may leave the command is not marked as its.
         let mark = (config.reach == Reach::Tree).then(Mark::new);
         let mut command = program.build(config, mark.as_ref())?;
         let joined = program.connect(&mut command).map_err(failed)?;
-        let mut run = Self::start(command, config, mark).map_err(failed)?;
+        let bytes = length(&command);
+        let mut run = Self::start(command, config, mark).map_err(|error| match error.kind() {
+            io::ErrorKind::ArgumentListTooLong => too_long(bytes),
+            _ => failed(error),
+        })?;
         if joined.is_some() {
             run.group.child_mut().stdout = joined;
         }
