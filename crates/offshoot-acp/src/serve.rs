@@ -98,7 +98,8 @@ pub trait Sessions: Send + Sync + 'static {
 ///
 /// # Errors
 ///
-/// When the connection failed: the client reads nothing, or a pipe is broken.
+/// When one of the streams failed, or the client does not read what it is sent. A client that has gone, or
+/// reads no more, is no error: the end of the input, a broken pipe, a connection that was reset.
 pub async fn serve(
     sessions: Arc<dyn Sessions>,
     input: impl AsyncRead + Unpin + Send + 'static,
@@ -153,7 +154,7 @@ pub async fn serve(
     };
     let talk = async {
         let (read, served, written) = tokio::join!(reading, connection, writing);
-        written.and(read).and(served)
+        unless_gone(written).and(unless_gone(read)).and(served)
     };
     let result = tokio::select! {
         result = talk => result,
@@ -167,6 +168,15 @@ pub async fn serve(
             Err(io::Error::other(words))
         }
         None => result,
+    }
+}
+
+/// A client that reads no more has gone, as one that has closed its side.
+fn unless_gone(ended: io::Result<()>) -> io::Result<()> {
+    let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+    match ended {
+        Err(error) if gone.contains(&error.kind()) => Ok(()),
+        other => other,
     }
 }
 

@@ -3,7 +3,6 @@
 //! Each session is a root agent in a runtime of its own, since each has a folder of its own. stdout has
 //! the protocol and nothing else.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,6 +49,7 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
     let adopting = orphans::adopt(&asynchronous);
     let served = asynchronous.block_on(async {
         let mut signals = Signals::listen().context("signals")?;
+        output::says_who_is_awaited("an ACP client");
         let stop = CancellationToken::new();
         let serving = serve(
             sessions,
@@ -58,33 +58,21 @@ pub(crate) fn acp(args: AcpArgs) -> Result<ExitCode, Fault> {
             stop.clone(),
         );
         let mut serving = std::pin::pin!(serving);
-        tokio::select! {
-            served = &mut serving => unless_gone(served).context("the client"),
+        let served = tokio::select! {
+            served = &mut serving => served,
             _ = signals.next() => {
                 stop.cancel();
-                unless_gone(serving.await).context("the client")
+                serving.await
             }
-        }
+        };
+        served.map_err(anyhow::Error::from)
     });
     // A read of stdin may still be under way, and nobody can end it.
     asynchronous.shutdown_timeout(Duration::from_millis(200));
     drop(adopting);
     drop(spill);
-    match served {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            output::note(format_args!("{error:#}"));
-            Ok(ExitCode::FAILURE)
-        }
-    }
-}
-
-/// A client that reads no more has gone, as one that has closed its side.
-fn unless_gone(served: io::Result<()>) -> io::Result<()> {
-    match served {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
-    }
+    served?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Who answers in a session.

@@ -200,14 +200,19 @@ async fn serve(runtime: &Runtime, way: Way, resumed: Option<AgentHandle>) -> Res
     });
     match way {
         Way::Stdio => stdio(&server, resumed, stop).await,
-        Way::Http(address, settings) => return http(&server, address, settings, stop).await,
+        Way::Http(address, settings) => http(&server, address, settings, stop).await,
     }
-    Ok(())
 }
 
-async fn stdio(server: &McpServer, resumed: Option<AgentHandle>, stop: CancellationToken) {
+async fn stdio(
+    server: &McpServer,
+    resumed: Option<AgentHandle>,
+    stop: CancellationToken,
+) -> Result<(), Fault> {
+    output::says_who_is_awaited("an MCP client");
     let (read, write) = (tokio::io::stdin(), tokio::io::stdout());
-    server.serve(read, write, resumed, stop).await;
+    let served = server.serve(read, write, resumed, stop).await;
+    served.map_err(anyhow::Error::from).map_err(Fault::from)
 }
 
 async fn http(

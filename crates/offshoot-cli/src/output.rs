@@ -26,6 +26,16 @@ pub(crate) fn note(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "offshoot: {line}");
 }
 
+/// To a person who has started a server himself: why nothing happens.
+pub(crate) fn says_who_is_awaited(client: &str) {
+    if terminal::is_stdin() {
+        note(format_args!(
+            "waits on stdin for the messages of {client}, which starts this command itself; \
+             Ctrl-C or Ctrl-D ends it"
+        ));
+    }
+}
+
 /// A result on stdout, with a line end. A pipe gets the text as it is; a terminal gets nothing that
 /// it would obey.
 pub(crate) fn result(text: &str) -> Result<(), Fault> {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rmcp::ErrorData;
@@ -47,6 +47,8 @@ struct Inner<R, W> {
     changed: Notify,
     faults: Arc<Semaphore>,
     gone: CancellationToken,
+    /// Why a stream failed, the first time, when it was not that the client has gone.
+    failed: OnceLock<io::Error>,
 }
 
 struct Reading<R> {
@@ -131,7 +133,26 @@ where
             changed: Notify::new(),
             faults: Arc::new(Semaphore::new(MAX_FAULTS)),
             gone: CancellationToken::new(),
+            failed: OnceLock::new(),
         }))
+    }
+
+    /// What ended the protocol when the client did not.
+    pub(crate) fn failure(&self) -> io::Result<()> {
+        match self.0.failed.get() {
+            Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps why a stream failed. A client that has gone is no failure.
+    fn fail(&self, what: &str, error: &io::Error) {
+        let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        if !gone.contains(&error.kind()) {
+            let told = io::Error::new(error.kind(), format!("{what}: {error}"));
+            // A later one follows from the first.
+            let _ = self.0.failed.set(told);
+        }
     }
 
     /// Cancelled when the client has closed its side, or does not take what is written to it any more.
@@ -180,7 +201,7 @@ where
             // A line without an end is no message.
             Ok(Line::End) => None,
             Err(error) => {
-                tracing::warn!(%error, "the client's messages cannot be read");
+                self.fail("cannot read from the client", &error);
                 None
             }
         }
@@ -228,7 +249,12 @@ where
             write.flush().await
         };
         let written = tokio::select! {
-            written = writing => written,
+            written = writing => {
+                if let Err(error) = &written {
+                    self.fail("cannot write to the client", error);
+                }
+                written
+            }
             () = async { self.0.gone.cancelled().await; tokio::time::sleep(LAST_WORDS).await } => {
                 Err(io::ErrorKind::TimedOut.into())
             }

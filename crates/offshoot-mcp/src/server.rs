@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -180,13 +181,19 @@ impl McpServer {
     /// Continuable children stay in the store.
     ///
     /// Dropping the future abandons the connection; its work then ends in the background.
+    ///
+    /// # Errors
+    ///
+    /// When one of the streams failed. A client that has gone, or reads no more, is no error: the end of
+    /// the input, a broken pipe, a connection that was reset.
     pub async fn serve<R, W>(
         &self,
         read: R,
         write: W,
         resumed: Option<AgentHandle>,
         stop: CancellationToken,
-    ) where
+    ) -> io::Result<()>
+    where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
@@ -209,6 +216,7 @@ impl McpServer {
             self.0.end(connection.close()).await;
         };
         tokio::join!(protocol, closing);
+        lines.failure()
     }
 
     /// Runs the protocol to its end. A handshake that fails is one message that went wrong: the next

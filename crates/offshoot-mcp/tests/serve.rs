@@ -117,7 +117,8 @@ impl Client {
         let served = async move {
             server
                 .serve(read, write, None, CancellationToken::new())
-                .await;
+                .await
+                .unwrap();
         };
         let (near_read, near_write) = tokio::io::split(near);
         Self {

@@ -106,7 +106,7 @@ impl Calls {
         faulty: Faulty,
     ) -> io::Result<()> {
         let mut lines = LineReader::new(input, MAX_LINE);
-        while let Some(line) = lines.next().await? {
+        while let Some(line) = lines.next().await.map_err(unread)? {
             let message = match line {
                 Line::TooLong { .. } => {
                     let words = format!("the line is too long: expected at most {MAX_LINE} bytes");
@@ -184,7 +184,7 @@ impl Calls {
             };
             if let Err(error) = self.put(&mut output, line).await {
                 self.0.deaf.cancel();
-                return Err(error);
+                return Err(failed("cannot write to the client", &error));
             }
         }
     }
@@ -201,6 +201,14 @@ impl Calls {
         output.write_all(&bytes).await?;
         output.flush().await
     }
+}
+
+fn unread(error: io::Error) -> io::Error {
+    failed("cannot read from the client", &error)
+}
+
+fn failed(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 fn invalid_request(words: String) -> Error {

@@ -1,8 +1,13 @@
-//! What is known of the terminals behind stdout and stderr.
+//! What is known of the terminals behind stdin, stdout and stderr.
 
-use std::io::{IsTerminal as _, stderr, stdout};
+use std::io::{IsTerminal as _, stderr, stdin, stdout};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
+
+/// Whether a person types what is read.
+pub(crate) fn is_stdin() -> bool {
+    stdin().is_terminal()
+}
 
 /// Whether stderr is shown to a person.
 pub(crate) fn is_stderr() -> bool {

@@ -1,9 +1,10 @@
-//! `offshoot mcp` and `offshoot acp` alike: how they end.
+//! `offshoot mcp` and `offshoot acp` alike: how they begin on a terminal, and how they end.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::support::{Place, send};
@@ -135,4 +136,109 @@ fn a_server_that_was_started_with_nohup_goes_on_without_its_terminal() {
     client.ask(2, "initialize", hello);
     send(&client.server, "TERM");
     assert_eq!(client.ended().0, Some(0));
+}
+
+/// The server of this kind, not yet started, and the first request of its client.
+fn server(place: &Place, kind: &str) -> (Command, Value) {
+    let script = place.script(json!({"agents": {}}));
+    let (args, version) = match kind {
+        "mcp" => (vec!["mcp"], json!("2025-06-18")),
+        _ => (vec!["acp", "--script", &script], json!(1)),
+    };
+    let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    (place.offshoot(&args), hello)
+}
+
+#[test]
+fn a_server_on_a_terminal_says_that_it_waits_for_a_client_and_how_it_is_ended() {
+    for (kind, client) in [("mcp", "an MCP client"), ("acp", "an ACP client")] {
+        let place = Place::new();
+        let (mut command, _) = server(&place, kind);
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        unlockpt(&keys).expect("a terminal");
+        let name = ptsname(&keys, Vec::new()).expect("its name");
+        let mut terminal = std::fs::File::options();
+        let terminal = terminal
+            .read(true)
+            .write(true)
+            .open(name.to_str().expect("text"));
+        command.stdin(terminal.expect("the terminal"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program");
+        let mut keys = std::fs::File::from(keys);
+        // Ctrl-D.
+        keys.write_all(b"\x04").expect("a key");
+        let ended = child.wait_with_output().expect("an end");
+        let hint = format!(
+            "offshoot: waits on stdin for the messages of {client}, which starts this command itself; Ctrl-C or Ctrl-D ends it\n"
+        );
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), &*stderr), (Some(0), &*hint), "{kind}");
+        drop(keys);
+    }
+}
+
+#[test]
+fn a_server_whose_answers_cannot_be_written_fails_and_says_why() {
+    for kind in ["mcp", "acp"] {
+        let place = Place::new();
+        let (mut command, hello) = server(&place, kind);
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        command
+            .stdin(Stdio::piped())
+            .stdout(full.expect("the device"))
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program");
+        let mut input = child.stdin.take().expect("a pipe");
+        writeln!(input, "{hello}").expect("a reader");
+        // The input stays open: it is not its end that ends the server.
+        let ended = child.wait_with_output().expect("an end");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let expected =
+            "offshoot: cannot write to the client: No space left on device (os error 28)\n";
+        assert_eq!(
+            (ended.status.code(), &*stderr),
+            (Some(1), expected),
+            "{kind}"
+        );
+        drop(input);
+    }
+}
+
+#[test]
+fn a_server_whose_messages_cannot_be_read_fails_and_says_why() {
+    for kind in ["mcp", "acp"] {
+        let place = Place::new();
+        let (mut command, _) = server(&place, kind);
+        let folder = std::fs::File::open(place.path(".")).expect("a folder");
+        let ended = command.stdin(folder).output().expect("the program");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let expected = "offshoot: cannot read from the client: Is a directory (os error 21)\n";
+        assert_eq!(
+            (ended.status.code(), &*stderr),
+            (Some(1), expected),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_reads_no_more_has_gone() {
+    for kind in ["mcp", "acp"] {
+        let place = Place::new();
+        let (mut command, hello) = server(&place, kind);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program");
+        drop(child.stdout.take());
+        let mut input = child.stdin.take().expect("a pipe");
+        writeln!(input, "{hello}").expect("a reader");
+        let ended = child.wait_with_output().expect("an end");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), &*stderr), (Some(0), ""), "{kind}");
+        drop(input);
+    }
 }
