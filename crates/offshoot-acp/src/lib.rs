@@ -38,7 +38,7 @@ use futures::future::BoxFuture;
 use offshoot_subagent::{Capabilities, Provider, ProviderError, Run, RunRequest};
 
 pub use error::{AcpError, Stage};
-pub use serve::{Opened, Sessions, serve};
+pub use serve::{Opened, Sessions, UnusedServers, serve};
 pub use settings::{AcpSettings, Files, Permission};
 
 /// Makes children that are runs of one external agent.

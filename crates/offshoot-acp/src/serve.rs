@@ -7,6 +7,7 @@
 
 mod calls;
 mod content;
+mod offered;
 mod session;
 mod show;
 
@@ -29,6 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use calls::Calls;
+pub use offered::UnusedServers;
 use session::Session;
 
 /// The sessions of one client that may be open at once.
@@ -84,6 +86,12 @@ pub trait Sessions: Send + Sync + 'static {
     /// What a client is told that wants to load a session when sessions are not stored.
     fn not_stored(&self) -> String {
         "the sessions of this agent are not stored".to_owned()
+    }
+
+    /// Told of the MCP servers that the client wanted a session to use; none is. The client has them in
+    /// the answer's `_meta`. By default the log says it.
+    fn unused(&self, servers: &UnusedServers) {
+        tracing::warn!(%servers, "the client's MCP servers are not used");
     }
 }
 
@@ -268,7 +276,7 @@ impl Server {
                 self.has_room()?;
                 let opened = self.0.sessions.create(&folder).map_err(invalid)?;
                 let session = self.enter(opened, client);
-                Ok(json!({ "sessionId": session.id() }))
+                Ok(self.with_unused(params, json!({ "sessionId": session.id() })))
             }
             "session/load" if self.0.sessions.can_load() => {
                 let folder = folder(params)?;
@@ -280,7 +288,7 @@ impl Server {
                 self.has_room()?;
                 let opened = self.0.sessions.load(&id, &folder).map_err(invalid)?;
                 self.enter(opened, client).replay();
-                Ok(json!({}))
+                Ok(self.with_unused(params, json!({})))
             }
             "session/load" => {
                 let mut error = Error::method_not_found();
@@ -289,6 +297,15 @@ impl Server {
             }
             _ => Err(Error::method_not_found()),
         }
+    }
+
+    /// The answer to a request for a session, with the offered servers that it does not use.
+    fn with_unused(&self, params: &Value, mut answer: Value) -> Value {
+        if let Some(unused) = UnusedServers::of(params) {
+            self.0.sessions.unused(&unused);
+            answer["_meta"] = unused.meta();
+        }
+        answer
     }
 
     fn initialize(&self, params: &Value) -> Answer {
@@ -308,6 +325,7 @@ impl Server {
                 "promptCapabilities": {
                     "image": false, "audio": false, "embeddedContext": true,
                 },
+                "mcpCapabilities": { "http": false, "sse": false },
                 "sessionCapabilities": { "close": {} },
             },
             "agentInfo": { "name": "offshoot", "version": env!("CARGO_PKG_VERSION") },

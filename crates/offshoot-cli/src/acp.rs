@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use offshoot::Runtime;
-use offshoot::acp::{Opened, Sessions, serve};
+use offshoot::acp::{Opened, Sessions, UnusedServers, serve};
 use offshoot::agent::{Agent, AgentHandle, AgentId, OpenError, SessionStore};
 use offshoot::config::Config;
 use offshoot::driver::script::{Gates, Script};
@@ -178,6 +178,12 @@ impl Sessions for Roots {
 
     fn not_stored(&self) -> String {
         "sessions are not stored; start `offshoot acp` with --store DIR".to_owned()
+    }
+
+    fn unused(&self, servers: &UnusedServers) {
+        output::note(format_args!(
+            "the client's MCP servers are not used: {servers}"
+        ));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `offshoot acp`, driven over its standard input and output.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -430,25 +430,36 @@ fn a_load_without_a_store_says_what_is_missing() {
 }
 
 #[test]
-fn a_client_that_reads_no_more_has_gone() {
+fn servers_that_a_client_offers_are_named_as_not_used() {
     let place = Place::new();
-    let script = place.script(json!({ "agents": {} }));
-    let mut agent = place
-        .offshoot(&["acp", "--script", &script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program");
-    drop(agent.stdout.take());
-    let mut input = agent.stdin.take().expect("an input");
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } });
-    writeln!(input, "{hello}").expect("a reader");
-    // The input stays open: it is not its end that ends the agent.
-    let ended = agent.wait_with_output().expect("an end");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!((ended.status.code(), &*said), (Some(0), ""));
-    drop(input);
+    let mut editor = Editor::of(&place, json!({ "agents": {} }), &[]);
+    let hello = editor.ask(0, "initialize", json!({ "protocolVersion": 1 }));
+    assert_eq!(
+        hello["result"]["agentCapabilities"]["mcpCapabilities"],
+        json!({ "http": false, "sse": false })
+    );
+    let offers = |servers: Value| json!({ "cwd": place.path("."), "mcpServers": servers });
+    let none = editor.ask(1, "session/new", offers(json!([])));
+    assert!(none["result"].get("_meta").is_none(), "{none}");
+    let servers = json!([
+        { "name": "files", "command": "/bin/files", "args": [], "env": [{ "name": "A_KEY", "value": "k-1" }] },
+        { "type": "http", "name": "two\nlines\u{1b}[2J", "url": "http://host", "headers": [] },
+    ]);
+    let two = editor.ask(2, "session/new", offers(servers));
+    let unused = json!({ "offshoot/unusedMcpServers": ["files", "two lines [2J"] });
+    assert_eq!(two["result"]["_meta"], unused);
+    let many = Value::from(vec![json!({ "name": "n" }); 100]);
+    editor.ask(3, "session/new", offers(many));
+    let mut stderr = editor.agent.stderr.take().expect("a pipe");
+    assert_eq!(editor.end(), Some(0));
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).expect("text");
+    let ten = ["n"; 10].join(", ");
+    let expected = format!(
+        "offshoot: the client's MCP servers are not used: files, two lines [2J\n\
+         offshoot: the client's MCP servers are not used: {ten}, and 90 more\n"
+    );
+    assert_eq!(said, expected);
 }
 
 #[test]
