@@ -108,12 +108,13 @@ enum Change {
     Nothing,
     /// A turn is open.
     Open,
-    /// A waking message was accepted between a cancel and the end of its turn.
+    /// This asks for a turn that cannot begin yet: before the start, or between a cancel and the end of its
+    /// turn.
     Latch(MessageId),
+    /// Somebody asks for it who has these all in mind, whoever asked before among them.
+    LatchAll(Vec<MessageId>),
     /// Another message took the place of one that may be latched.
     Relatch { from: MessageId, to: MessageId },
-    /// Somebody asked for work before the agent was started.
-    Asked,
 }
 
 /// The turn that runs.
@@ -132,10 +133,18 @@ struct Running {
     steered: u64,
 }
 
+/// Before the start.
+#[derive(Debug, Default)]
+struct Preparing {
+    /// Waking messages of users and agents that were accepted here: as long as one of them waits, somebody
+    /// has asked for a turn.
+    asked: Vec<MessageId>,
+}
+
 #[derive(Debug)]
 enum Phase {
     /// Made, but not started: messages are accepted and nothing runs.
-    Preparing,
+    Preparing(Preparing),
     Idle,
     Running(Running),
 }
@@ -155,8 +164,6 @@ pub struct Machine {
     closing: Option<Pending>,
     cut_short: bool,
     closed: bool,
-    /// A waking message of a user or an agent was accepted before [`Start`].
-    asked: bool,
 }
 
 impl Machine {
@@ -167,11 +174,10 @@ impl Machine {
         Self {
             projection,
             limits,
-            phase: Phase::Preparing,
+            phase: Phase::Preparing(Preparing::default()),
             closing: None,
             cut_short: false,
             closed: false,
-            asked: false,
         }
     }
 
@@ -194,16 +200,20 @@ impl Machine {
         }
         match then.0 {
             Change::Nothing => {}
-            Change::Asked => self.asked = true,
             Change::Open => self.phase = Phase::Running(Running::default()),
             Change::Latch(id) => {
-                if let Some(running) = self.running() {
-                    running.latched.push(id);
+                if let Some(asking) = self.asking() {
+                    asking.push(id);
+                }
+            }
+            Change::LatchAll(ids) => {
+                if let Some(asking) = self.asking() {
+                    *asking = ids;
                 }
             }
             Change::Relatch { from, to } => {
-                let latched = self.running().map(|running| &mut running.latched);
-                for id in latched.into_iter().flatten().filter(|id| **id == from) {
+                let asking = self.asking().into_iter().flatten();
+                for id in asking.filter(|id| **id == from) {
                     id.clone_from(&to);
                 }
             }
@@ -223,7 +233,7 @@ impl Machine {
             (_, true, _) => Status::Closed,
             (_, _, true) => Status::Closing,
             (Phase::Running(_), ..) => Status::Running,
-            (Phase::Idle | Phase::Preparing, ..) => Status::Idle,
+            (Phase::Idle | Phase::Preparing(_), ..) => Status::Idle,
         }
     }
 
@@ -268,7 +278,22 @@ impl Machine {
     fn running(&mut self) -> Option<&mut Running> {
         match &mut self.phase {
             Phase::Running(running) => Some(running),
-            Phase::Idle | Phase::Preparing => None,
+            Phase::Idle | Phase::Preparing(_) => None,
         }
+    }
+
+    /// The messages that ask for the turn after this one, or for the first one: those of them that wait.
+    fn asking(&mut self) -> Option<&mut Vec<MessageId>> {
+        match &mut self.phase {
+            Phase::Running(running) => Some(&mut running.latched),
+            Phase::Preparing(preparing) => Some(&mut preparing.asked),
+            Phase::Idle => None,
+        }
+    }
+
+    /// Whether one of these messages waits.
+    fn any_waits(&self, ids: &[MessageId]) -> bool {
+        let inbox = self.projection.inbox();
+        ids.iter().any(|id| inbox.contains(id))
     }
 }

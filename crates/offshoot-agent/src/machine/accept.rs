@@ -89,9 +89,9 @@ impl Accept {
     /// first one that asks, since its start is one turn.
     fn finds_room(&self, machine: &Machine) -> bool {
         self.wake
-            && match machine.phase {
+            && match &machine.phase {
                 Phase::Idle => true,
-                Phase::Preparing => !machine.asked,
+                Phase::Preparing(preparing) => !machine.any_waits(&preparing.asked),
                 Phase::Running(_) => false,
             }
     }
@@ -145,11 +145,11 @@ impl Command for Accept {
             machine.open_turn(events, Some(arriving))
         } else {
             let mut effects = Effects::append(events);
-            // Between a cancel and the end of its turn a wake is for a turn of its own.
-            if wake && machine.is_cut() {
+            // Between a cancel and the end of its turn a wake is for a turn of its own. Before the start a
+            // notice is what the agent is told, and asks for nothing.
+            let early = !notice && matches!(machine.phase, Phase::Preparing(_));
+            if wake && (machine.is_cut() || early) {
                 effects.then = Then(Change::Latch(message_id.clone()));
-            } else if wake && !notice && matches!(machine.phase, Phase::Preparing) {
-                effects.then = Then(Change::Asked);
             }
             effects
         };
@@ -194,7 +194,7 @@ impl Machine {
                 Placement::Queued
             }
             Phase::Idle if wake => Placement::TurnStarted,
-            Phase::Idle | Phase::Preparing => Placement::Parked,
+            Phase::Idle | Phase::Preparing(_) => Placement::Parked,
         }
     }
 

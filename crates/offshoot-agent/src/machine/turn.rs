@@ -40,12 +40,13 @@ impl Command for Start {
     type Reply = ();
 
     fn apply(self, machine: &mut Machine) -> ((), Effects) {
-        if !matches!(machine.phase, Phase::Preparing) {
+        let Phase::Preparing(preparing) = &machine.phase else {
             return ((), Effects::none());
-        }
+        };
+        let asked = machine.any_waits(&preparing.asked);
         machine.phase = Phase::Idle;
         let resumed = machine.projection.activations() > 1;
-        let may = machine.asked || machine.limits.auto_wake || !resumed;
+        let may = asked || machine.limits.auto_wake || !resumed;
         if machine.closing.is_some() || !may || !machine.projection.inbox().has_waking() {
             return ((), Effects::none());
         }
@@ -66,12 +67,15 @@ impl Command for ResumeParked {
             return (Err(refusal), Effects::none());
         }
         let inbox = machine.projection.inbox();
-        let Some(first) = inbox.entries().next() else {
+        if inbox.is_empty() {
             return (Ok(Resumed::Nothing), Effects::none());
-        };
-        let later = |change| {
+        }
+        // For all of it: what is taken back meanwhile is no reason to leave the rest.
+        let later = |of: fn(&Entry) -> bool| {
+            let asking = inbox.entries().filter(|entry| of(entry));
+            let asking = asking.map(|entry| entry.message.id.clone()).collect();
             let effects = Effects {
-                then: Then(change),
+                then: Then(Change::LatchAll(asking)),
                 ..Effects::none()
             };
             (Ok(Resumed::Later), effects)
@@ -81,12 +85,10 @@ impl Command for ResumeParked {
                 Ok(Resumed::TurnStarted),
                 machine.open_turn(Vec::new(), None),
             ),
-            Phase::Running(running) if running.cut.is_some() => {
-                later(Change::Latch(first.message.id.clone()))
-            }
+            Phase::Running(running) if running.cut.is_some() => later(|_| true),
             Phase::Running(_) => (Ok(Resumed::Running), Effects::none()),
-            Phase::Preparing if inbox.has_waking() => later(Change::Asked),
-            Phase::Preparing => (Ok(Resumed::Nothing), Effects::none()),
+            Phase::Preparing(_) if inbox.has_waking() => later(|entry| entry.wake),
+            Phase::Preparing(_) => (Ok(Resumed::Nothing), Effects::none()),
         }
     }
 }
@@ -249,7 +251,7 @@ impl Command for EndTurn {
         let turn = open.turn;
         let (cut, discard) = match &machine.phase {
             Phase::Running(running) => (running.cut, running.discard),
-            Phase::Idle | Phase::Preparing => (None, None),
+            Phase::Idle | Phase::Preparing(_) => (None, None),
         };
         let mut events = machine.projection.close_step(|dispatched| match cut {
             Some(_) if dispatched => ("ABORTED", "the call was aborted"),
@@ -295,9 +297,7 @@ impl Command for NextTurn {
     fn apply(self, machine: &mut Machine) -> (bool, Effects) {
         let inbox = machine.projection.inbox();
         let waits = match &machine.phase {
-            Phase::Running(running) if running.cut.is_some() => {
-                running.latched.iter().any(|id| inbox.contains(id))
-            }
+            Phase::Running(running) if running.cut.is_some() => machine.any_waits(&running.latched),
             Phase::Running(_) if self.0.is_ordinary() => {
                 // What wakes nothing is read as well when the work before it was done. A chain that is
                 // too long does not go on so: it would else have no end.
@@ -307,7 +307,7 @@ impl Command for NextTurn {
             }
             // The limit is no failure: who asked for a turn has it.
             Phase::Running(_) => self.0 == TurnEndReason::StepLimit && inbox.has_waking(),
-            Phase::Idle | Phase::Preparing => false,
+            Phase::Idle | Phase::Preparing(_) => false,
         };
         // A turn whose end could not be written is followed by none: what waits stays parked.
         if waits && machine.closing.is_none() && machine.projection.open_turn().is_none() {

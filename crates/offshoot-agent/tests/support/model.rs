@@ -133,13 +133,13 @@ impl Model {
     /// Asked to go on with what waits; whether a turn began.
     pub fn resume(&mut self) -> bool {
         let waiting = self.waiting();
-        let Some(first) = waiting.first() else {
+        if waiting.is_empty() {
             return false;
-        };
+        }
         if self.is_running() {
-            // After a cancel as one that wakes.
+            // After a cancel all of them are as ones that wake.
             if let Some(cut) = self.cut() {
-                cut.latched.push(first.clone());
+                cut.latched.extend(waiting);
             }
             return false;
         }
