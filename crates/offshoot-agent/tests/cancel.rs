@@ -197,7 +197,12 @@ async fn b089_a_steer_in_the_abort_window_is_not_overtaken_by_a_later_one() {
         let step = world.stage.next().await;
         agent.cancel(CancelCause::Interrupt, Pending::Keep);
         agent.followup(user("human")).expect("accepted");
-        agent.steer(from_agent("finding")).expect("accepted");
+        let steered = agent.steer(from_agent("finding")).expect("accepted");
+        assert_eq!(
+            (steered.placement, steered.ahead),
+            (Placement::NextTurn, 0),
+            "A281: the sender is told that this turn does not read it"
+        );
         if settles_in_the_window {
             agent.notify(notice("settled", 1), true).expect("accepted");
         }

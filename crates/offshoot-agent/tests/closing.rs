@@ -193,6 +193,44 @@ async fn a_subtree_is_not_cut_by_the_limit_of_one_cleanup() {
     assert_eq!(began.elapsed().as_secs(), 200);
 }
 
+/// A267: who ends the agent, who ends its owner and who ends what is around it wait for one end,
+/// whoever is first.
+#[tokio::test(start_paused = true)]
+async fn a267_an_owner_that_closes_beside_its_agent_awaits_the_same_end() {
+    for own_first in [true, false] {
+        let world = World::new();
+        let (above, owner);
+        above = Scope::root("above");
+        owner = above.child("owner").expect("open");
+        let agent = agent_in(&world, &owner, "one");
+        slow(agent.scope(), 30);
+        let began = Instant::now();
+        let ends = |scope: Scope| {
+            let agent = agent.clone();
+            tokio::spawn(async move {
+                let report = scope.close().await;
+                (agent.status(), report.is_clean())
+            })
+        };
+        let order = match own_first {
+            true => [agent.scope().clone(), owner.clone(), above.clone()],
+            false => [above.clone(), owner.clone(), agent.scope().clone()],
+        };
+        let mut waits = Vec::new();
+        for scope in order {
+            waits.push(ends(scope));
+            sleep(Duration::from_secs(5)).await;
+        }
+        let last = agent.close(Pending::Keep).await;
+        assert!(last.is_clean());
+        for wait in waits {
+            let end = wait.await.expect("no panic");
+            assert_eq!(end, (Status::Closed, true), "own first: {own_first}");
+        }
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+}
+
 async fn end_of_one(world: &mut World) -> Arc<CloseReport> {
     let agent = agent_in(world, &Scope::root("owner"), "one");
     agent.followup(user("a")).expect("accepted");

@@ -134,6 +134,12 @@ async fn a_seed_must_be_a_whole_past() {
     step.say("hello", &[]);
     step.complete();
     support::soon("idle", agent.idle()).await;
+    // What waits when the past ends, and may wake, is its own agent's.
+    agent.inject(user("quiet")).expect("accepted");
+    agent.followup(user("parked")).expect("accepted");
+    agent.cancel(CancelCause::Interrupt, Pending::Keep);
+    support::soon("idle", agent.idle()).await;
+    assert_eq!(agent.with_projection(|p| p.inbox().len()), 2);
     let whole = world.log(&agent);
     let seeds = [open, whole[1..].to_vec()];
     for seed in seeds {
@@ -155,13 +161,15 @@ async fn a_seed_must_be_a_whole_past() {
     fork.start();
     assert!(
         fork.with_projection(|p| p.inbox().is_empty()),
-        "B085: no input is inherited"
+        "B085, A285: no input is inherited"
     );
+    tokio::task::yield_now().await;
+    assert!(world.stage.ready().is_none(), "and none is worked on twice");
     let again = fork.followup(user("a")).expect_err("it is in the past");
     assert_eq!(again.code(), "DUPLICATE_MESSAGE");
     fork.followup(user("b")).expect("accepted");
     let step = world.stage.next().await;
-    assert_eq!(step.at(), "2/1", "numbering goes on");
+    assert_eq!(step.at(), "3/1", "numbering goes on");
     assert_eq!(step.context.history().len(), 3);
     step.complete();
     fork.idle().await;

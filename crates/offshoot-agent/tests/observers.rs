@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use offshoot_agent::{
-    Agent, CancelCause, Event, EventRecord, ObserverGuard, Pending, SendError, Status,
+    Agent, CancelCause, Event, EventRecord, Message, ObserverGuard, Pending, Placement, SendError,
+    Status,
 };
 use support::{Fate, World, soon, user};
 
@@ -171,4 +172,167 @@ async fn a227_a228_an_end_at_the_first_event_leaves_an_agent_that_never_runs() {
         assert_eq!(world.statuses(agent.id()), ["closing", "closed"]);
         assert!(world.trace(&agent).is_empty());
     }
+}
+
+/// A263: what is sent on the news of a discard comes after the stop, and is not swept away by it.
+#[tokio::test(start_paused = true)]
+async fn a263_what_is_sent_on_the_news_of_a_discard_runs_after_the_stop() {
+    for running in [true, false] {
+        let mut world = World::new();
+        let agent = world.agent();
+        let mut cancelled = None;
+        if running {
+            agent.followup(user("a")).expect("accepted");
+            cancelled = Some(world.stage.next().await);
+            agent.followup(user("queued")).expect("accepted");
+        } else {
+            agent.inject(user("queued")).expect("accepted");
+        }
+        let placed = Arc::new(std::sync::Mutex::new(None));
+        let (target, told) = (agent.clone(), Arc::clone(&placed));
+        let _guard = once(
+            &world,
+            |event| matches!(event, Event::InboxDiscarded { .. }),
+            move |_| {
+                let sent = target.followup(user("after")).expect("accepted");
+                *told.lock().expect("no panic") = Some(sent.placement);
+            },
+        );
+        assert_eq!(agent.cancel(CancelCause::User, Pending::Discard), running);
+        let expected = match running {
+            true => Placement::NextTurn,
+            false => Placement::TurnStarted,
+        };
+        assert_eq!(*placed.lock().expect("no panic"), Some(expected));
+        let step = world.stage.next().await;
+        assert_eq!(step.read(), ["after"], "running: {running}");
+        step.complete();
+        soon("idle", agent.idle()).await;
+        drop(cancelled);
+        let ledger = world.finish(agent).await;
+        assert_eq!(ledger.of("queued"), Some(Fate::Discarded));
+        assert_eq!(ledger.of("after"), Some(Fate::Read));
+    }
+}
+
+/// A264: an observer of the log stops the agent while messages wait: the stop is one.
+#[tokio::test(start_paused = true)]
+async fn a264_a_stop_by_an_observer_stops_although_messages_wait() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    agent.followup(user("f")).expect("accepted");
+    let target = agent.clone();
+    let _guard = once(
+        &world,
+        |event| matches!(event, Event::InboxInserted { .. }),
+        move |_| {
+            target.cancel(CancelCause::Parent, Pending::Discard);
+        },
+    );
+    agent.steer(user("s")).expect("accepted");
+    soon("the cancellation", step.context.cancelled()).await;
+    soon("idle", agent.idle()).await;
+    assert_eq!(
+        world.trace(&agent)[5..],
+        [
+            "insert f next_turn",
+            "insert s next_step",
+            "discard s parent",
+            "discard f parent",
+            "end step 1/1",
+            "end turn 1 aborted parent",
+        ]
+    );
+    world.finish(agent).await;
+}
+
+/// A266: the end is the end: whoever sends at any news of it is refused, and no turn begins.
+#[tokio::test(start_paused = true)]
+async fn a266_whoever_sends_at_the_news_of_the_end_is_refused_and_nothing_runs() {
+    let mut world = World::new();
+    let agent = world.agent();
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    let refusals: Arc<std::sync::Mutex<Vec<&str>>> = Arc::default();
+    let (target, told) = (agent.clone(), Arc::clone(&refusals));
+    let _guard = world.host.hub.observe(Arc::new(move |_: &EventRecord| {
+        for sent in [
+            target.followup(Message::user("again")),
+            target.steer(Message::user("again")),
+        ] {
+            let refused = sent.expect_err("a refusal");
+            told.lock().expect("no panic").push(refused.code());
+        }
+    }));
+    world.finish(agent.clone()).await;
+    drop(step);
+    // At the news of closing, the end of the step and of the turn; and at that of its end.
+    let expected = [["AGENT_CLOSING"; 6].as_slice(), &["AGENT_CLOSED"; 2]].concat();
+    assert_eq!(*refusals.lock().expect("no panic"), expected);
+    assert!(world.stage.ready().is_none(), "no turn began");
+    assert_eq!(
+        world.trace(&agent)[5..],
+        ["end step 1/1", "end turn 1 aborted disposed"]
+    );
+    assert_eq!(world.statuses(agent.id()), ["running", "closing", "closed"]);
+}
+
+/// A278: each of those who object to the end of a turn, by a steer, is heard in it.
+#[tokio::test(start_paused = true)]
+async fn a278_all_who_steer_at_the_last_reply_of_a_turn_are_heard_in_it() {
+    let mut world = World::new();
+    let agent = world.agent();
+    let _guards = ["one", "two", "three"].map(|name| {
+        let target = agent.clone();
+        once(
+            &world,
+            |event| matches!(event, Event::MessageAssistant { .. }),
+            move |_| drop(target.steer(user(name)).expect("accepted")),
+        )
+    });
+    agent.followup(user("a")).expect("accepted");
+    let step = world.stage.next().await;
+    step.say("done", &[]);
+    step.complete();
+    let step = world.stage.next().await;
+    assert_eq!(step.at(), "1/2");
+    assert_eq!(step.read(), ["one", "two", "three"]);
+    step.complete();
+    soon("idle", agent.idle()).await;
+    world.finish(agent).await;
+}
+
+/// A283: one stream for all: who is told after one that reacts sees what it reacted to first.
+#[tokio::test(start_paused = true)]
+async fn a283_who_is_told_after_one_that_withdraws_sees_the_message_come_and_go() {
+    let world = World::new();
+    let agent = world.agent();
+    let target = agent.clone();
+    let _withdraws = once(
+        &world,
+        |event| matches!(event, Event::InboxInserted { .. }),
+        move |_| {
+            target.withdraw(&"a".parse().expect("an id"), "changed");
+        },
+    );
+    let seen: Arc<std::sync::Mutex<Vec<_>>> = Arc::default();
+    let sink = Arc::clone(&seen);
+    let _later = world
+        .host
+        .hub
+        .observe(Arc::new(move |record: &EventRecord| {
+            let line = (record.seq, support::line(&record.event));
+            sink.lock().expect("no panic").push(line);
+        }));
+    agent.inject(user("a")).expect("accepted");
+    assert_eq!(
+        *seen.lock().expect("no panic"),
+        [
+            (Some(1), "insert a next_step quiet".to_owned()),
+            (Some(2), "discard a changed".to_owned()),
+        ]
+    );
+    world.finish(agent).await;
 }

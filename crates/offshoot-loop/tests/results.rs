@@ -4,13 +4,14 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use offshoot_agent::{
-    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, DriverError, MemoryStore, Message,
-    Prompt, StepContext, StepKey, StepOutcome, Tool, ToolCall, ToolOutput, ToolSet, TurnDriver,
-    TurnEndReason,
+    Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, DriverError, Event, EventRecord, Finish,
+    HistoryItem, MemoryStore, Message, Prompt, StepContext, StepKey, StepOutcome, Tool, ToolCall,
+    ToolOutput, ToolSet, TurnDriver, TurnEndReason,
 };
 use offshoot_loop::{LoopSettings, ModelLoop};
 use serde_json::{Value, json};
@@ -205,4 +206,46 @@ async fn a_tool_sees_the_key_of_its_step_the_same_for_each_attempt() {
     };
     assert_eq!(steps, [1, 1, 2, 2, 3, 3], "as the model's requests");
     assert!(agent.close(offshoot_agent::Pending::Keep).await.is_clean());
+}
+
+/// A270: a reply that ran out of tokens marks its turn, and takes no result from the model: what a later
+/// reply of the turn calls is answered by another request.
+#[tokio::test(start_paused = true)]
+async fn a270_after_a_cut_reply_the_results_of_later_calls_are_still_shown() {
+    let cut = Ok(offshoot_loop::ModelReply {
+        finish: Finish::MaxTokens,
+        ..says("half")
+    });
+    let look = answers("look", |_| ToolOutput::text("seen"));
+    let asked = calls([("a", "look", json!({}))]);
+    let world = world([cut, asked, Ok(says("whole"))], [look]);
+    let target = world.agent.clone();
+    let steered = AtomicBool::new(false);
+    let _guard = world
+        .agent
+        .host()
+        .hub
+        .observe(Arc::new(move |record: &EventRecord| {
+            let replied = matches!(record.event, Event::MessageAssistant { .. });
+            if replied && !steered.swap(true, Ordering::SeqCst) {
+                target.steer(Message::user("go on")).unwrap();
+            }
+        }));
+    assert_eq!(world.turn().await, TurnEndReason::MaxTokens);
+    assert_eq!(
+        world.trace(),
+        [
+            "say half MaxTokens",
+            "call a",
+            "result a ok",
+            "say whole Stop"
+        ]
+    );
+    let asked = world.model.asked.lock().unwrap();
+    let last = asked.last().unwrap().history.last().cloned();
+    assert!(
+        matches!(last, Some(HistoryItem::ToolResult(result)) if result.text == "seen"),
+        "the last request ends with the result"
+    );
+    assert_eq!(world.agent.with_projection(|p| p.turn()), 1);
 }
