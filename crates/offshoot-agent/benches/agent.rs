@@ -138,6 +138,7 @@ fn event(seq: u64) -> StoredEvent {
             message: Message::user("a line of text as people write them, not long, not short")
                 .into(),
             before: None,
+            passive: false,
         },
     }
 }

@@ -6,6 +6,7 @@ mod accept;
 mod close;
 mod drive;
 mod handle;
+mod idle;
 mod open;
 mod state;
 mod wait;
@@ -34,6 +35,7 @@ use wait::{Until, Wait};
 pub use accept::{Delivered, Placement, Resumed, SendError};
 pub use close::Pending;
 pub use handle::AgentHandle;
+pub use idle::Idle;
 pub use open::{AgentSpec, OpenError};
 
 /// What an agent is doing.
@@ -458,12 +460,6 @@ impl Agent {
         Wait::new(self, Until::Changed, done)
     }
 
-    /// Waits until no turn runs. Messages may be parked then. Dropping the future has no effect.
-    pub async fn idle(&self) {
-        let idle = |state: &State| (!state.machine.is_running()).then_some(());
-        Wait::new(self, Until::Rested, idle).await;
-    }
-
     /// A number that grows with every change of the agent's state; see
     /// [`changed_since`](Self::changed_since).
     #[must_use]
@@ -478,7 +474,7 @@ impl Agent {
             .await;
     }
 
-    /// Waits until something waits for the agent's next step. Dropping the future has no effect.
+    /// Waits until something that is not passive waits for the agent's next step. Dropping the future has no effect.
     pub async fn next_step_arrival(&self) {
         self.until(|state| state.projection().inbox().has_next_step().then_some(()))
             .await;

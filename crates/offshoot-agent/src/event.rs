@@ -249,6 +249,9 @@ pub enum Event {
         /// The waiting message that it was put in front of; absent: at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<MessageId>,
+        /// Whether it is no reason for a step or a turn.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        passive: bool,
     },
     /// A waiting message has another place.
     #[serde(rename = "inbox/moved")]

@@ -26,11 +26,15 @@ pub struct Entry {
     pub wake: bool,
     /// The list that it was accepted into.
     pub target: Target,
+    /// Whether it is read with whatever else is, and is no reason for a step or a turn. Only in the next
+    /// step's list: moved to the other one it is a quiet message.
+    pub passive: bool,
 }
 
 // Invariants
 // 1. A message id is in at most one of `next_step`, `next_turn`, `claimed`.
 // 2. `claimed` holds what left the lists for a step and has not entered it yet, in claim order.
+// 3. What is passive is in `next_step`, or was claimed from it.
 /// Accepted messages that have not been read, in the order of acceptance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inbox {
@@ -69,10 +73,10 @@ impl Inbox {
         self.next_step.is_empty() && self.next_turn.is_empty()
     }
 
-    /// Whether something waits for the next step.
+    /// Whether something waits for the next step that is a reason for one: not only passive messages.
     #[must_use]
     pub fn has_next_step(&self) -> bool {
-        !self.next_step.is_empty()
+        self.next_step.iter().any(|entry| !entry.passive)
     }
 
     /// Whether something waits for a turn of its own.
@@ -114,7 +118,8 @@ impl Inbox {
     }
 
     /// Puts a message in front of `before`, or at the end of its list.
-    pub(crate) fn insert(&mut self, entry: Entry, before: Option<&MessageId>) {
+    pub(crate) fn insert(&mut self, mut entry: Entry, before: Option<&MessageId>) {
+        entry.passive &= entry.target == Target::NextStep;
         let list = self.list(entry.target);
         match place(list, before) {
             end if end == list.len() => list.push_back(entry),

@@ -141,7 +141,9 @@ impl World {
 
     /// Waits for idle and finds that no turn is open.
     fn waiter(&self) -> JoinHandle<()> {
-        self.thread(|agent| block_on(agent.idle()))
+        self.thread(|agent| {
+            block_on(agent.idle());
+        })
     }
 
     /// What became of each message, when all threads have ended and the agent is idle.

@@ -1,7 +1,8 @@
 //! Agents: a session, an inbox with one durable order, turns and steps, tools and prompt sections.
 //!
 //! - [`Agent`]: a live agent. Three verbs put a message into its inbox: [`Agent::followup`] (next
-//!   turn, wakes), [`Agent::steer`] (next step, wakes), [`Agent::inject`] (next step, quiet).
+//!   turn, wakes), [`Agent::steer`] (next step, wakes), [`Agent::inject`] (next step, quiet; or
+//!   [passively](Agent::inject_passively)).
 //!   *Accepted* means *appended to the session log*.
 //! - [`TurnDriver`]: what one step of a turn does. Bring your own, or take the stock one.
 //! - [`SessionStore`]: where session logs live: [`MemoryStore`], [`JsonlStore`], or your own.
@@ -42,7 +43,7 @@ struct SessionsDocument;
 
 pub use agent::{
     Agent, AgentHandle, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered,
-    OpenError, Pending, Placement, Resumed, SendError, Status, WeakAgent,
+    Idle, OpenError, Pending, Placement, Resumed, SendError, Status, WeakAgent,
 };
 pub use driver::{DriverError, StepContext, StepKey, StepOutcome, TurnDriver};
 pub use event::{

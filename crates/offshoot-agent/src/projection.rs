@@ -190,6 +190,7 @@ impl Projection {
                 wake,
                 message,
                 before,
+                passive,
             } => {
                 self.message_ids.insert(message.id.clone());
                 self.heard(message.source.kind.as_str());
@@ -197,6 +198,7 @@ impl Projection {
                     message: message.clone(),
                     wake: *wake,
                     target: *target,
+                    passive: *passive,
                 };
                 self.inbox.insert(entry, before.as_ref());
             }

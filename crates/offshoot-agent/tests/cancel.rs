@@ -230,7 +230,7 @@ async fn b089_a_steer_in_the_abort_window_is_not_overtaken_by_a_later_one() {
 async fn next_or_idle(world: &mut World, agent: &offshoot_agent::Agent) -> Option<support::Step> {
     tokio::select! {
         biased;
-        () = agent.idle() => None,
+        _ = agent.idle() => None,
         step = world.stage.next() => Some(step),
     }
 }

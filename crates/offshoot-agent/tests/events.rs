@@ -80,6 +80,7 @@ fn vocabulary() -> Vec<(Event, Value)> {
                 wake: true,
                 message: settled.clone().into(),
                 before: None,
+                passive: false,
             },
             json!({"type": "inbox/inserted", "target": "next_step", "wake": true,
                 "message": shown}),
@@ -90,10 +91,23 @@ fn vocabulary() -> Vec<(Event, Value)> {
                 wake: false,
                 message: user("m2").into(),
                 before: Some(id("m0")),
+                passive: false,
             },
             json!({"type": "inbox/inserted", "target": "next_turn", "wake": false, "before": "m0",
                 "message": {"id": "m2", "source": {"kind": "user", "generation": 0},
                     "content": [{"type": "text", "text": "m2"}]}}),
+        ),
+        (
+            Event::InboxInserted {
+                target: Target::NextStep,
+                wake: false,
+                message: user("m3").into(),
+                before: None,
+                passive: true,
+            },
+            json!({"type": "inbox/inserted", "target": "next_step", "wake": false, "passive": true,
+                "message": {"id": "m3", "source": {"kind": "user", "generation": 0},
+                    "content": [{"type": "text", "text": "m3"}]}}),
         ),
         (
             Event::InboxMoved {

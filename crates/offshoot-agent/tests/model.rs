@@ -24,6 +24,7 @@ enum Op {
     },
     Inject {
         user: bool,
+        passive: bool,
     },
     Notify {
         wake: bool,
@@ -63,7 +64,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => any::<bool>().prop_map(|user| Op::Followup { user }),
         3 => any::<bool>().prop_map(|user| Op::Steer { user }),
-        2 => any::<bool>().prop_map(|user| Op::Inject { user }),
+        3 => any::<(bool, bool)>().prop_map(|(user, passive)| Op::Inject { user, passive }),
         3 => (any::<bool>(), 0..=MAX_CHAIN + 1)
             .prop_map(|(wake, generation)| Op::Notify { wake, generation }),
         2 => (cause, pending).prop_map(|(cause, pending)| Op::Cancel(cause, pending)),
@@ -109,7 +110,7 @@ impl Pair {
         }
     }
 
-    fn send(&mut self, target: Target, wake: bool, by_user: bool) {
+    fn send(&mut self, target: Target, wake: bool, by_user: bool, passive: bool) {
         let name = format!("m{}", self.sent);
         self.sent += 1;
         let message = if by_user {
@@ -120,6 +121,7 @@ impl Pair {
         let delivered = match (target, wake) {
             (Target::NextTurn, _) => self.agent.followup(message),
             (Target::NextStep, true) => self.agent.steer(message),
+            (Target::NextStep, false) if passive => self.agent.inject_passively(message),
             (Target::NextStep, false) => self.agent.inject(message),
         };
         let placement = self.model.accept(Note {
@@ -128,6 +130,7 @@ impl Pair {
             wake,
             user: by_user,
             generation: 0,
+            passive,
         });
         let delivered = delivered.expect("accepted");
         self.placed(placement, delivered.placement);
@@ -141,9 +144,9 @@ impl Pair {
 
     async fn apply(&mut self, op: Op) {
         match op {
-            Op::Followup { user } => self.send(Target::NextTurn, true, user),
-            Op::Steer { user } => self.send(Target::NextStep, true, user),
-            Op::Inject { user } => self.send(Target::NextStep, false, user),
+            Op::Followup { user } => self.send(Target::NextTurn, true, user, false),
+            Op::Steer { user } => self.send(Target::NextStep, true, user, false),
+            Op::Inject { user, passive } => self.send(Target::NextStep, false, user, passive),
             Op::Notify { wake, generation } => {
                 let name = format!("m{}", self.sent);
                 self.sent += 1;
@@ -155,6 +158,7 @@ impl Pair {
                     wake: wake && !quiet,
                     user: false,
                     generation,
+                    passive: false,
                 });
                 self.placed(placement, delivered.expect("accepted").placement);
             }
@@ -235,7 +239,9 @@ impl Pair {
                 assert_eq!(step.read(), read, "what entered step {}", step.at());
                 self.step = Some(step);
             }
-            Next::Idle => support::soon("idle", self.agent.idle()).await,
+            Next::Idle => {
+                support::soon("idle", self.agent.idle()).await;
+            }
             Next::Nothing => {}
         }
     }

@@ -82,7 +82,7 @@ async fn live_on(folder: &Path) -> Vec<StoredEvent> {
     loop {
         tokio::select! {
             biased;
-            () = agent.idle() => break,
+            _ = agent.idle() => break,
             step = world.stage.next() => step.complete(),
         }
     }

@@ -71,7 +71,7 @@ impl Run for InProcessRun {
         Box::pin(async move {
             tokio::select! {
                 biased;
-                () = self.child.idle() => {}
+                _ = self.child.idle() => {}
                 () = self.cancel.cancelled() => {
                     self.child.cancel(CancelCause::Parent, Pending::Discard);
                     // No message that comes now, such as a notice, starts another turn.

@@ -66,7 +66,8 @@ pub enum Placement {
     /// The agent is running: it reads the message in a later turn. So it does with a message for the
     /// next step of a turn that was cancelled and has not ended.
     NextTurn,
-    /// Nothing runs and the message does not wake: it waits for the next turn.
+    /// Nothing runs and the message does not wake: it waits for the next turn. So does a passive one for
+    /// the next step that there is, whatever runs.
     Parked,
 }
 
@@ -121,6 +122,16 @@ impl Agent {
     /// [`SendError`]; the message was then not appended.
     pub fn inject(&self, message: Message) -> Result<Delivered, SendError> {
         self.accept(Accept::inject(message))
+    }
+
+    /// Accepts a message that is read with the next step that there is anyway: it wakes nobody, keeps no turn
+    /// open and begins none, and so costs no request. Of an agent that has nothing else to do it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; the message was then not appended.
+    pub fn inject_passively(&self, message: Message) -> Result<Delivered, SendError> {
+        self.accept(Accept::inject_passively(message))
     }
 
     /// Accepts a notice of the runtime for the next step. `wake` is what its sender wants; it is
@@ -195,7 +206,7 @@ impl Agent {
     }
 
     /// Puts `message` in the place of one that waits: the same list, the same place, as much a wake as
-    /// the old one was. The old one is discarded with the cause `replaced`. Nothing is woken.
+    /// the old one was, and as passive. The old one is discarded with the cause `replaced`. Nothing is woken.
     ///
     /// # Errors
     ///
@@ -207,7 +218,8 @@ impl Agent {
     }
 
     /// Gives a message that waits another place: at the end of the list `target`, or in it in front of
-    /// `before`. So a followup becomes a steer, or is done earlier. Nothing is woken.
+    /// `before`. So a followup becomes a steer, or is done earlier, and a passive message becomes one that is
+    /// only quiet when it goes to the next turn's list. Nothing is woken.
     ///
     /// # Errors
     ///

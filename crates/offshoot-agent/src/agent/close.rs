@@ -106,7 +106,7 @@ impl Agent {
             tracing::error!(agent = %self.id(), "a step did not end: its session is let go");
         }
         self.end()?;
-        ended.map_err(|_| "a step did not end".to_owned())
+        ended.map(drop).map_err(|_| "a step did not end".to_owned())
     }
 
     /// Ends the agent as it is, once.

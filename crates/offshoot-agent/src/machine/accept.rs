@@ -15,6 +15,8 @@ pub struct Accept {
     wake: bool,
     /// Notices of the runtime are never refused for want of room, nor while the agent is closing.
     notice: bool,
+    /// It is no reason for a step or a turn.
+    passive: bool,
 }
 
 impl Accept {
@@ -25,6 +27,7 @@ impl Accept {
             target,
             wake,
             notice: false,
+            passive: false,
         }
     }
 
@@ -44,6 +47,15 @@ impl Accept {
     #[must_use]
     pub fn inject(message: Message) -> Self {
         Self::new(message, Target::NextStep, false)
+    }
+
+    /// For whatever step there is next; quiet, and no reason for one.
+    #[must_use]
+    pub fn inject_passively(message: Message) -> Self {
+        Self {
+            passive: true,
+            ..Self::inject(message)
+        }
     }
 
     /// A notice of the runtime for the next step, after events of a crate above.
@@ -110,13 +122,17 @@ impl Command for Accept {
             target,
             wake,
             notice,
+            passive,
         } = self;
         let generation = message.source.generation;
         let too_long = generation > machine.limits.max_wake_chain;
         let stopped = machine.projection.stopped_by_user();
         let quiet = notice && (machine.closing.is_some() || too_long || stopped);
         let wake = wake && !quiet;
-        let placement = machine.placement(target, wake);
+        let placement = match passive {
+            true => Placement::Parked,
+            false => machine.placement(target, wake),
+        };
         let message_id = message.id.clone();
         // Room for the turn that the message may open: its start and one claim.
         let mut events = Vec::with_capacity(facts.len() + 3);
@@ -127,6 +143,7 @@ impl Command for Accept {
             wake,
             message,
             before: None,
+            passive,
         });
         let inbox = machine.projection.inbox();
         let ahead = match placement {

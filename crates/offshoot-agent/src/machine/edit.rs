@@ -2,7 +2,7 @@
 
 use super::{Change, Command, Effects, Machine, Then};
 use crate::projection::REPLACED;
-use crate::{Delivered, Event, Message, MessageId, SendError, Target};
+use crate::{Delivered, Event, Message, MessageId, Placement, SendError, Target};
 
 /// Takes back a message that waits. False when it does not: unknown, claimed or read.
 #[derive(Debug)]
@@ -46,15 +46,19 @@ impl Command for Replace {
             return (Err(refusal), Effects::none());
         }
         let inbox = machine.projection.inbox();
-        let Some((target, wake)) = inbox.get(&id).map(|entry| (entry.target, entry.wake)) else {
+        let Some(entry) = inbox.get(&id) else {
             return (Err(SendError::NotWaiting(id)), Effects::none());
         };
+        let (target, wake, passive) = (entry.target, entry.wake, entry.passive);
         if machine.projection.knows_message(&message.id) {
             return (Err(SendError::Duplicate(message.id)), Effects::none());
         }
         let delivered = Delivered {
             message_id: message.id.clone(),
-            placement: machine.placement(target, false),
+            placement: match passive {
+                true => Placement::Parked,
+                false => machine.placement(target, false),
+            },
             ahead: inbox.ahead(target, Some(&id)),
         };
         let mut events: Vec<_> = machine.untold_stop(&message).into_iter().collect();
@@ -63,6 +67,7 @@ impl Command for Replace {
             wake,
             message: message.into(),
             before: Some(id.clone()),
+            passive,
         });
         events.push(Event::InboxDiscarded {
             message_id: id.clone(),

@@ -299,10 +299,11 @@ impl Command for NextTurn {
         let waits = match &machine.phase {
             Phase::Running(running) if running.cut.is_some() => machine.any_waits(&running.latched),
             Phase::Running(_) if self.0.is_ordinary() => {
-                // What wakes nothing is read as well when the work before it was done. A chain that is
-                // too long does not go on so: it would else have no end.
+                // What wakes nothing is read as well when the work before it was done, unless it is passive.
+                // A chain that is too long does not go on so: it would else have no end.
                 let longest = machine.limits.max_wake_chain;
-                let opens = |e: &Entry| e.wake || e.message.source.generation <= longest;
+                let opens =
+                    |e: &Entry| e.wake || !e.passive && e.message.source.generation <= longest;
                 inbox.entries().any(opens)
             }
             // The limit is no failure: who asked for a turn has it.

@@ -409,6 +409,7 @@ mod tests {
             target: Target::NextTurn,
             wake: true,
             before: None,
+            passive: false,
             message: Message::user("a").into(),
         };
         let is_synced = |log: &log::JsonlLog| {

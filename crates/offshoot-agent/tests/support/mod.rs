@@ -187,8 +187,13 @@ pub fn line(event: &Event) -> String {
             wake,
             message,
             before,
+            passive,
         } => {
-            let quiet = if *wake { "" } else { " quiet" };
+            let quiet = match (wake, passive) {
+                (true, _) => "",
+                (false, false) => " quiet",
+                (false, true) => " passive",
+            };
             let before = before
                 .as_ref()
                 .map_or(String::new(), |before| format!(" before {before}"));

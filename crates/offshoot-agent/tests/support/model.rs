@@ -16,6 +16,7 @@ pub struct Note {
     pub wake: bool,
     pub user: bool,
     pub generation: u64,
+    pub passive: bool,
 }
 
 /// A cancel that the running turn has met.
@@ -107,7 +108,11 @@ impl Model {
     pub fn accept(&mut self, note: Note) -> Placement {
         self.stopped &= !note.user;
         let (name, target, wake) = (note.name.clone(), note.target, note.wake);
+        let passive = note.passive;
         self.list(target).push_back(note);
+        if passive {
+            return Placement::Parked;
+        }
         if !self.is_running() {
             if !wake {
                 return Placement::Parked;
@@ -227,6 +232,7 @@ impl Model {
         }
         let mut note = self.list(from).remove(at).expect("it waits");
         note.target = target;
+        note.passive &= target == Target::NextStep;
         let at = before
             .and_then(|before| self.find(before))
             .map(|(_, at)| at);
@@ -302,8 +308,9 @@ impl Model {
                 Outcome::Continue => true,
                 // Done: what has arrived is read, within two budgets; beyond them by the next turn.
                 Outcome::Completed | Outcome::MaxTokens => {
-                    steered += u64::from(!self.next_step.is_empty() && !self.next_turn.is_empty());
-                    !self.next_step.is_empty() && steered <= MAX_STEERED && step < MAX_STEPS
+                    let asked = self.next_step.iter().any(|note| !note.passive);
+                    steered += u64::from(asked && !self.next_turn.is_empty());
+                    asked && steered <= MAX_STEERED && step < MAX_STEPS
                 }
                 Outcome::Refusal | Outcome::Error | Outcome::Panic => return Next::Idle,
             };
@@ -330,7 +337,7 @@ impl Model {
             // Who asked for a turn has it, also after the limit of another one. After work that was done
             // the rest is read as well; but a chain that is too long opens no turn.
             let mut lists = self.next_step.iter().chain(&self.next_turn);
-            if lists.any(|n| n.wake || !limited && n.generation <= MAX_CHAIN) {
+            if lists.any(|n| n.wake || !limited && !n.passive && n.generation <= MAX_CHAIN) {
                 self.open();
             }
         }

@@ -42,6 +42,7 @@ pub(super) fn message(seq: u64, text: &str) -> StoredEvent {
             target: Target::NextTurn,
             wake: true,
             before: None,
+            passive: false,
             message: message.into(),
         },
     )
