@@ -3,6 +3,7 @@
 //! How a message is accepted is in `accept`, how turns run in `drive`, how an agent ends in `close`.
 
 mod accept;
+mod calls;
 mod close;
 mod drive;
 mod handle;
@@ -33,6 +34,7 @@ use state::{Inner, Roused, State};
 use wait::{Until, Wait};
 
 pub use accept::{Delivered, Placement, Resumed, SendError};
+pub use calls::{CallState, OpenCall};
 pub use close::Pending;
 pub use handle::AgentHandle;
 pub use idle::Idle;

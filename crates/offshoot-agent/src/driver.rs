@@ -11,7 +11,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Agent, AgentId, AssistantMessage, CallRequest, Event, HistoryItem, SendError, ToolResultRecord,
+    Agent, AgentId, AssistantMessage, CallId, CallRequest, Event, HistoryItem, SendError,
+    ToolResultRecord,
 };
 
 /// Names one attempt at one step. Without `attempt` it is the idempotency key of what the step does.
@@ -183,6 +184,12 @@ impl StepContext {
             name: call.name.clone(),
             args: call.args.clone().into(),
         })
+    }
+
+    /// Says that a call has ended whose result is not recorded yet, since those of calls before it come
+    /// first. [`Agent::open_calls`] shows it; nothing is recorded.
+    pub fn call_settled(&self, call: &CallId) {
+        self.agent.note_settled(self.key.turn, self.key.step, call);
     }
 
     /// Records how a call ended.

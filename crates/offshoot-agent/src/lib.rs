@@ -42,8 +42,9 @@ mod tool;
 struct SessionsDocument;
 
 pub use agent::{
-    Agent, AgentHandle, AgentHost, AgentKit, AgentSettings, AgentSpec, CancelCause, Delivered,
-    Idle, OpenError, Pending, Placement, Resumed, SendError, Status, WeakAgent,
+    Agent, AgentHandle, AgentHost, AgentKit, AgentSettings, AgentSpec, CallState, CancelCause,
+    Delivered, Idle, OpenCall, OpenError, Pending, Placement, Resumed, SendError, Status,
+    WeakAgent,
 };
 pub use driver::{DriverError, StepContext, StepKey, StepOutcome, TurnDriver};
 pub use event::{

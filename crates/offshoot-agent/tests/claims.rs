@@ -68,6 +68,9 @@ async fn a274_a_claim_that_was_cut_anywhere_is_one_batch_for_the_model() {
         assert_eq!(shown(&step), ["a", "b", "c"], "{kept} events were kept");
         step.complete();
         soon("idle", agent.idle()).await;
+        // A284: none of them is taken a second time, by whichever process.
+        let again = agent.steer(user("b")).expect_err("it is in the log");
+        assert_eq!(again.code(), "DUPLICATE_MESSAGE");
         agent.close(offshoot_agent::Pending::Keep).await;
         assert!(stage.ready().is_none(), "{kept} events: one turn");
         let ledger = support::check_closed(&host.store.read(&id).expect("the log"));

@@ -84,6 +84,10 @@ pub(crate) async fn run(
             fault = record(context, &calls[recorded], output).err();
             recorded += 1;
         }
+        if settled[index].is_some() {
+            // It waits for an earlier one: to be seen, and not yet on the record.
+            context.call_settled(&calls[index].id);
+        }
     }
     if let Some(fault) = fault {
         return Err(fault.into());

@@ -288,6 +288,7 @@ impl Agent {
                 failure: None,
                 subtree: Usage::default(),
                 subtree_wall: Duration::ZERO,
+                settled: None,
                 ending: None,
                 epoch: 0,
             }),

@@ -23,8 +23,8 @@ use super::wait::Waiters;
 use super::{AgentHost, AgentKit, Pending};
 use crate::machine::{Close, Command, Effects, Machine, Repair, Then};
 use crate::{
-    AgentId, AppendError, Event, EventRecord, Projection, SessionLog, StoreError, StoredEvent,
-    Usage,
+    AgentId, AppendError, CallId, Event, EventRecord, Projection, SessionLog, StoreError,
+    StoredEvent, Usage,
 };
 use crate::{event, sync};
 
@@ -63,10 +63,20 @@ pub(crate) struct State {
     pub(super) failure: Option<String>,
     pub(super) subtree: Usage,
     pub(super) subtree_wall: Duration,
+    /// Calls that have ended and have no result on the record. In a box of its own: few steps have any.
+    pub(super) settled: Option<Box<Settled>>,
     /// In a box of its own: most agents live.
     pub(super) ending: Option<Box<Ending>>,
     /// Counts critical sections that may have changed something.
     pub(super) epoch: u64,
+}
+
+/// Calls of one step that have ended.
+#[derive(Default)]
+pub(super) struct Settled {
+    pub(super) turn: u64,
+    pub(super) step: u64,
+    pub(super) calls: Vec<CallId>,
 }
 
 /// How an agent that closes comes to its end.
@@ -196,6 +206,7 @@ impl State {
         let stored = self.write(inner, effects.events, watched)?;
         if effects.then.opens_turn() {
             self.signal = None;
+            self.settled = None;
         }
         self.machine.commit(effects.then, &stored);
         self.undriven |= effects.drive;
