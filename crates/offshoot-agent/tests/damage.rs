@@ -144,6 +144,36 @@ async fn a_header_whose_numbers_were_damaged_is_refused_and_nothing_is_cut_off()
     }
 }
 
+/// The number of each event in turn is that of another: who looks at the log and who would go on with it
+/// are told the same of it, whether or not they read what nothing depends on.
+#[tokio::test(start_paused = true)]
+async fn an_event_with_the_number_of_another_is_the_same_fault_for_whoever_looks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_, fork, _] = logs(folder.path()).await;
+    let lines: Vec<_> = fork.lines().collect();
+    let events = lines.len() - 1;
+    for at in 0..events {
+        for other in (0..=events).filter(|other| *other != at) {
+            let wrong = format!("{{\"seq\":{other},");
+            let line = lines[at + 1].replacen(&format!("{{\"seq\":{at},"), &wrong, 1);
+            let mut damaged = lines.clone();
+            damaged[at + 1] = &line;
+            assert_ne!(damaged, lines, "event {at}");
+            let folder = tempfile::tempdir().expect("a folder");
+            let text = damaged.join("\n") + "\n";
+            std::fs::write(file(folder.path(), "fork"), text).expect("a log");
+            let store = JsonlStore::existing(folder.path()).expect("the store");
+            let told =
+                |result: Result<(), StoreError>| result.expect_err("it is damaged").to_string();
+            let looked = told(store.scan(&id("fork"), &mut |_| {}));
+            let opened = told(store.open(&id("fork"), &mut |_| {}).map(drop));
+            assert_eq!(looked, opened);
+            let expected = format!("expected seq {at}, found {other}");
+            assert!(looked.ends_with(&expected), "{looked}");
+        }
+    }
+}
+
 #[test]
 fn a_file_without_line_ends_is_no_torn_header() {
     for text in [
