@@ -159,9 +159,10 @@ pub struct AgentHost {
     /// them all: a session with another one, not marked as ignorable, is not gone on with, since what
     /// it means would be lost, and no other one is recorded. Without it every type is taken as known.
     pub event_types: Option<Arc<BTreeSet<String>>>,
-    /// What crates above ask of their own events in a stored session: one in which such an event cannot
-    /// be is not gone on with.
-    pub event_rules: Vec<Arc<dyn EventRule>>,
+    /// What crates above ask of their own events in a stored session, and what sessions keep of them: one in
+    /// which such an event cannot be is not gone on with. Set before there are agents: they go by the rules
+    /// that they began with.
+    pub event_rules: Arc<[Arc<dyn EventRule>]>,
 }
 
 impl AgentHost {
@@ -175,7 +176,7 @@ impl AgentHost {
             clock: Arc::new(offshoot_core::SystemClock),
             settings: Arc::new(settings),
             event_types: None,
-            event_rules: Vec::new(),
+            event_rules: Arc::default(),
         }
     }
 }
@@ -185,6 +186,24 @@ impl AgentHost {
     /// it is bounded by [`AgentSettings::event_buffer`].
     pub fn subscribe(&self) -> Subscription {
         self.hub.subscribe(self.settings.event_buffer)
+    }
+
+    /// The state of a session without events, as this host keeps it.
+    pub(crate) fn projection(&self) -> Projection {
+        Projection::under(Arc::clone(&self.event_rules))
+    }
+
+    /// The state that a session's log describes, as this host keeps it: with the folds of its
+    /// [`event_rules`](Self::event_rules), while [`SessionStore::project`] keeps all events of crates above.
+    /// Nothing is asked of the log; [`examine`](Self::examine) does that.
+    ///
+    /// # Errors
+    ///
+    /// As [`SessionStore::scan`].
+    pub fn project(&self, id: &AgentId) -> Result<Projection, StoreError> {
+        let mut projection = self.projection();
+        self.store.scan(id, &mut |event| projection.apply(event))?;
+        Ok(projection)
     }
 
     /// Whether a stored event of a crate above is one that this program understands, or need not.

@@ -55,7 +55,9 @@ pub use hub::{EventHub, EventObserver, EventRecord, Observed, ObserverGuard, Sub
 pub use id::{AgentId, BadId, CallId, MessageId, RunId};
 pub use inbox::{Entry, Inbox, Target};
 pub use message::{ContentBlock, Message, Source};
-pub use projection::{ActivationFacts, HistoryItem, OUTCOME_UNKNOWN, OpenTurn, Projection};
+pub use projection::{
+    ActivationFacts, EventFold, Fold, HistoryItem, OUTCOME_UNKNOWN, OpenTurn, Projection,
+};
 pub use prompt::{Prompt, PromptSection};
 pub use registry::AgentRegistry;
 pub use store::examine::rule::{EventCheck, EventRule};

@@ -1,6 +1,8 @@
 //! What a session's log says: a pure fold, the same for a live agent and for one that is opened
 //! again after a crash.
 
+mod fold;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,9 @@ use crate::{
     AgentId, AssistantMessage, CallId, CallRequest, Entry, Event, Extension, Finish, Inbox,
     Message, MessageId, SessionStart, StoredEvent, ToolResultRecord, TurnEndReason, Usage,
 };
+use fold::{Above, Boundary, Rules};
+
+pub use fold::{EventFold, Fold};
 
 /// The source and the cause that a human is.
 const USER: &str = "user";
@@ -107,8 +112,8 @@ pub struct Projection {
     open: Option<OpenTurn>,
     facts: ActivationFacts,
     usage: Usage,
-    /// With the `seq` of each.
-    extensions: Vec<(u64, Arc<Extension>)>,
+    rules: Option<Rules>,
+    above: Option<Box<Above>>,
     last_result: Option<String>,
     message_ids: HashSet<MessageId, RandomState>,
     stopped_by_user: bool,
@@ -125,6 +130,8 @@ pub struct Projection {
     past_ms: u64,
     /// Where the last step began.
     step_at: u64,
+    /// Where the last step ended that did; the last one of all, or the one before.
+    step_end_at: u64,
     /// Whether the last turn was ended by the process after the one that ran it.
     interrupted: bool,
 }
@@ -176,7 +183,9 @@ impl Projection {
                     self.turn = inherited.turn;
                     self.history = inherited.history;
                     self.message_ids = inherited.message_ids;
+                    self.rules = inherited.rules;
                 }
+                self.cross(Boundary::Residency);
                 self.beginning = true;
                 self.start.get_or_insert_with(|| Arc::clone(start));
                 self.activations += 1;
@@ -244,6 +253,7 @@ impl Projection {
             }
             Event::StepStart { step, .. } => {
                 self.step_at = stored.seq;
+                self.cross(Boundary::StepBegin);
                 if let Some(open) = &mut self.open {
                     open.step = *step;
                     open.step_open = true;
@@ -251,6 +261,8 @@ impl Projection {
                 }
             }
             Event::StepEnd { .. } => {
+                self.step_end_at = stored.seq;
+                self.cross(Boundary::StepEnd);
                 if let Some(open) = &mut self.open {
                     open.step_open = false;
                     open.unanswered.clear();
@@ -316,7 +328,7 @@ impl Projection {
             Event::AgentStopped { .. } => {}
             Event::AgentStatus { .. } => {}
             Event::Extension(extension) => {
-                self.extensions.push((stored.seq, Arc::clone(extension)));
+                self.apply_above(stored.seq, extension);
             }
         }
     }
@@ -445,9 +457,10 @@ impl Projection {
         last.as_millis().saturating_sub(began.as_millis())
     }
 
-    /// The events of crates above, in order.
+    /// The events of crates above, in order, but for those that a [fold](EventFold::CLAIMS) of the host
+    /// claims, which are not kept, and those that are ignorable.
     pub fn extensions(&self) -> impl Iterator<Item = &Extension> {
-        self.extensions.iter().map(|(_, extension)| &**extension)
+        self.kept().iter().map(|(_, extension)| &**extension)
     }
 
     /// The event of a crate above that the residency before this one ended with, if it did. A crate
@@ -459,22 +472,21 @@ impl Projection {
         self.last_fact.as_deref()
     }
 
-    /// The events of crates above since the present residency began, in order.
+    /// The [events](Self::extensions) of crates above since the present residency began, in order.
     pub fn present_extensions(&self) -> impl Iterator<Item = &Extension> {
         self.extensions_from(self.activation_at)
     }
 
-    /// The events of crates above since the last step began, in order. With
+    /// The [events](Self::extensions) of crates above since the last step began, in order. With
     /// [`interrupted`](Self::interrupted) they tell what became known and was perhaps not shown.
     pub fn last_step_extensions(&self) -> impl Iterator<Item = &Extension> {
         self.extensions_from(self.step_at)
     }
 
     fn extensions_from(&self, seq: u64) -> impl Iterator<Item = &Extension> {
-        let from = self.extensions.partition_point(|(at, _)| *at < seq);
-        self.extensions[from..]
-            .iter()
-            .map(|(_, extension)| &**extension)
+        let kept = self.kept();
+        let from = kept.partition_point(|(at, _)| *at < seq);
+        kept[from..].iter().map(|(_, extension)| &**extension)
     }
 
     /// Whether the process ended in the middle of the last turn. Stays so until the next turn begins.

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use offshoot::agent::{Finish, HistoryItem, Usage};
+use offshoot::agent::{EventRule, Finish, HistoryItem, Usage};
 use offshoot::config::ConfigLayers;
 use offshoot::driver::script::{Gates, Script};
 use offshoot::driver::{Model, ModelError, ModelReply, ModelRequest, ScriptedModel};
@@ -54,6 +54,10 @@ struct DemoModel(ScriptedModel);
 type Reply<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelError>> + Send + 'a>>;
 
 impl Model for DemoModel {
+    fn event_rules(&self) -> Vec<Arc<dyn EventRule>> {
+        self.0.event_rules()
+    }
+
     fn request(&self, request: ModelRequest) -> Reply<'_> {
         let notices = notices(&request.history);
         if request.agent.depth() > 0 || notices.is_empty() {

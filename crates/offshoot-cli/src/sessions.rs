@@ -13,6 +13,7 @@ use offshoot::agent::{
 };
 use offshoot::core::text::one_line;
 use offshoot::subagent::{TreeUsage, open_runs};
+use offshoot::tools::open_tasks;
 use serde::Serialize;
 
 use crate::args::SessionsArgs;
@@ -93,7 +94,7 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<ExitCode, Fault> {
 pub(crate) fn examiner(store: Arc<dyn SessionStore>) -> AgentHost {
     let mut host = AgentHost::new(store, AgentSettings::default());
     host.event_types = Some(Arc::new(offshoot::event_types()));
-    host.event_rules = offshoot::event_rules();
+    host.event_rules = offshoot::event_rules().into();
     host
 }
 
@@ -185,7 +186,7 @@ fn status(reading: &Reading) -> &'static str {
     let projection = &reading.projection;
     if projection.open_turn().is_some()
         || !open_runs(projection).is_empty()
-        || has_open_task(projection)
+        || !open_tasks(projection).is_empty()
     {
         return "interrupted";
     }
@@ -202,22 +203,6 @@ fn status(reading: &Reading) -> &'static str {
         Some(TurnEndReason::StepLimit) => "step_limit",
         Some(_) => "error",
     }
-}
-
-fn has_open_task(projection: &Projection) -> bool {
-    let mut open = HashSet::new();
-    for event in projection.extensions() {
-        match (event.kind.as_str(), event.field("task_id")) {
-            ("task/started", Some(id)) => {
-                open.insert(id);
-            }
-            ("task/settled", Some(id)) => {
-                open.remove(id);
-            }
-            _ => {}
-        }
-    }
-    !open.is_empty()
 }
 
 /// Each session after its parent, and the usage of each with that of everything below it. A session

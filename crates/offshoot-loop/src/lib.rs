@@ -13,4 +13,4 @@ mod scripted;
 
 pub use model::{Model, ModelError, ModelReply, ModelRequest, PartialText};
 pub use model_loop::{LoopSettings, ModelLoop};
-pub use scripted::{Facts, ScriptedModel};
+pub use scripted::{Facts, ScriptRule, ScriptedModel};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use offshoot_agent::{Agent, CallRequest, Finish, HistoryItem, StepKey, ToolSet, Usage};
+use offshoot_agent::{Agent, CallRequest, EventRule, Finish, HistoryItem, StepKey, ToolSet, Usage};
 
 /// The text of a reply while it arrives. What is in it when a request is cancelled is kept in the
 /// history, marked as interrupted.
@@ -87,4 +87,10 @@ impl ModelError {
 pub trait Model: Send + Sync + 'static {
     /// Answers one request.
     fn request(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelReply, ModelError>>;
+
+    /// What it keeps of the events of the sessions that it answers, for the
+    /// [host](offshoot_agent::AgentHost::event_rules) of its agents. Who wraps a model hands on its rules.
+    fn event_rules(&self) -> Vec<Arc<dyn EventRule>> {
+        Vec::new()
+    }
 }

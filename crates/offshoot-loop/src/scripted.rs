@@ -1,10 +1,14 @@
 //! The model without a key: says what a script says, when the script says.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use offshoot_agent::{Agent, CallId, CallRequest, Finish, HistoryItem, Projection, Usage};
+use offshoot_agent::{
+    Agent, AgentId, CallId, CallRequest, EventCheck, EventFold, EventRule, Extension, Finish, Fold,
+    HistoryItem, Projection, Usage,
+};
 use serde_json::Value;
 
 use crate::script::placeholders::{Lookup, expand, expand_json};
@@ -62,6 +66,10 @@ impl ScriptedModel {
 impl Model for ScriptedModel {
     fn request(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelReply, ModelError>> {
         Box::pin(self.answer(request))
+    }
+
+    fn event_rules(&self) -> Vec<Arc<dyn EventRule>> {
+        vec![Arc::new(ScriptRule)]
     }
 }
 
@@ -142,8 +150,7 @@ fn has_placeholders(reply: &Reply) -> bool {
 pub struct Facts {
     self_id: String,
     parent: Option<String>,
-    children: Vec<(String, String)>,
-    tasks: Vec<String>,
+    named: Named,
     last_result: Option<String>,
     last_notice: Option<String>,
     last_message: Option<String>,
@@ -168,8 +175,7 @@ impl Facts {
             Self {
                 self_id: agent.id().to_string(),
                 parent: agent.parent_id().map(ToString::to_string),
-                children: children(projection),
-                tasks: tasks(projection),
+                named: projection.fold::<Named>().into_owned(),
                 last_result: projection.last_result().map(str::to_owned),
                 last_notice: notice.map(|message| message.to_text()),
                 last_message: users().next().map(|message| message.to_text()),
@@ -178,44 +184,95 @@ impl Facts {
     }
 }
 
-/// The children that the agent started, as (label, id), in order; a resumed one is not a new one.
-fn children(projection: &Projection) -> Vec<(String, String)> {
-    let mut seen = HashSet::new();
-    let started = projection
-        .extensions()
-        .filter(|event| event.kind == "subagent/started");
-    started
-        .filter_map(|event| {
-            let id = event.field("child")?.to_owned();
-            let label = event.field("label").unwrap_or_default().to_owned();
-            seen.insert(id.clone()).then_some((label, id))
-        })
-        .collect()
+/// What a session started, as far as placeholders may name it: every task, and the last child of each label.
+#[derive(Clone, Debug, Default)]
+struct Named {
+    /// By label.
+    children: HashMap<String, String>,
+    last_child: Option<String>,
+    /// The children that may be resumed, which makes no new ones of them.
+    continuable: HashSet<String>,
+    kinds: Vec<Kind>,
+    /// The place of each task's kind, in the order in which the tasks were announced.
+    tasks: Vec<u32>,
 }
 
-/// The tasks that the agent registered, in the order of their ids: tasks that were started side by
-/// side may be announced in another order than their numbers were given.
-fn tasks(projection: &Projection) -> Vec<String> {
-    let started = projection
-        .extensions()
-        .filter(|event| event.kind == "task/started");
-    let ids: Vec<_> = started.filter_map(|event| event.field("task_id")).collect();
-    // The numbers of each kind in order, put where that kind's ids are.
-    let mut numbers: HashMap<&str, Vec<u64>> = HashMap::new();
-    for (kind, number) in ids.iter().filter_map(|id| parts(id)) {
-        numbers.entry(kind).or_default().push(number);
+/// The numbers of the tasks of one kind, in their order.
+#[derive(Clone, Debug)]
+struct Kind {
+    name: String,
+    numbers: Vec<u64>,
+}
+
+impl EventFold for Named {
+    /// They are others' events.
+    const CLAIMS: &'static [&'static str] = &[];
+
+    fn apply(&mut self, event: &Extension) {
+        match event.kind.as_str() {
+            "subagent/started" => self.add_child(event),
+            "task/started" => {
+                if let Some((kind, number)) = event.field("task_id").and_then(parts) {
+                    self.add_task(kind, number);
+                }
+            }
+            _ => {}
+        }
     }
-    for numbers in numbers.values_mut() {
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
+}
+
+impl Named {
+    fn add_child(&mut self, event: &Extension) {
+        let Some(id) = event.field("child") else {
+            return;
+        };
+        let is_new =
+            event.field("mode") != Some("continuable") || self.continuable.insert(id.to_owned());
+        if is_new {
+            let label = event.field("label").unwrap_or_default().to_owned();
+            self.children.insert(label, id.to_owned());
+            self.last_child = Some(id.to_owned());
+        }
     }
-    let ordered = ids.into_iter().map(|id| {
-        let next = parts(id).and_then(|(kind, _)| Some((kind, numbers.get_mut(kind)?.pop()?)));
-        next.map_or_else(
-            || id.to_owned(),
-            |(kind, number)| format!("{kind}-{number}"),
-        )
-    });
-    ordered.collect()
+
+    fn add_task(&mut self, kind: &str, number: u64) {
+        let known = self.kinds.iter().position(|known| known.name == kind);
+        let place = known.unwrap_or_else(|| {
+            self.kinds.push(Kind {
+                name: kind.to_owned(),
+                numbers: Vec::new(),
+            });
+            self.kinds.len() - 1
+        });
+        let numbers = &mut self.kinds[place].numbers;
+        let at = numbers.partition_point(|before| *before < number);
+        numbers.insert(at, number);
+        self.tasks.extend(u32::try_from(place));
+    }
+
+    /// The task at this place. Tasks that were started side by side may be announced in another order than
+    /// their numbers were given: the numbers of each kind stand in their order, where that kind's ids are.
+    fn task(&self, place: usize) -> Option<String> {
+        let of = *self.tasks.get(place)?;
+        let before = self.tasks[..place].iter().filter(|it| **it == of).count();
+        let kind = self.kinds.get(usize::try_from(of).ok()?)?;
+        Some(format!("{}-{}", kind.name, kind.numbers.get(before)?))
+    }
+}
+
+/// Keeps what a script's placeholders may name of a session, whose events others may not keep:
+/// [`ScriptedModel`] needs it on a host that has rules of those crates.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptRule;
+
+impl EventRule for ScriptRule {
+    fn check(&self, _: &AgentId) -> EventCheck {
+        Box::new(|_| Ok(()))
+    }
+
+    fn fold(&self) -> Option<Fold> {
+        Some(Fold::of::<Named>())
+    }
 }
 
 fn parts(id: &str) -> Option<(&str, u64)> {
@@ -233,19 +290,15 @@ impl Lookup for Facts {
     }
 
     fn child(&self, label: Option<&str>) -> Option<String> {
-        let wanted = |(name, _): &&(String, String)| label.is_none_or(|label| label == name);
-        self.children
-            .iter()
-            .rev()
-            .find(wanted)
-            .map(|(_, id)| id.clone())
+        match label {
+            Some(label) => self.named.children.get(label).cloned(),
+            None => self.named.last_child.clone(),
+        }
     }
 
     fn task(&self, n: Option<usize>) -> Option<String> {
-        match n {
-            None => self.tasks.last().cloned(),
-            Some(n) => self.tasks.get(n.checked_sub(1)?).cloned(),
-        }
+        let n = n.unwrap_or(self.named.tasks.len());
+        self.named.task(n.checked_sub(1)?)
     }
 
     fn last_result(&self) -> Option<String> {

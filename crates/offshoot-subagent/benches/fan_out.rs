@@ -25,7 +25,7 @@ use offshoot_agent::{
     TurnDriver, Usage,
 };
 use offshoot_inprocess::Spawn;
-use offshoot_subagent::{ChildRequest, SubagentSettings, Subagents};
+use offshoot_subagent::{ChildRequest, RunRule, SubagentSettings, Subagents};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,8 @@ struct World {
 
 impl World {
     fn over(store: Arc<dyn SessionStore>) -> Self {
-        let host = AgentHost::new(store, AgentSettings::default());
+        let mut host = AgentHost::new(store, AgentSettings::default());
+        host.event_rules = Arc::new([Arc::new(RunRule)]);
         let settings = SubagentSettings {
             max_live_children: usize::MAX,
             ..SubagentSettings::default()

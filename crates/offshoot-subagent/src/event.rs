@@ -1,14 +1,14 @@
 //! What a parent's session says of its children: `subagent/started` and `subagent/settled`.
 
-use std::collections::{HashMap, HashSet};
-
-use offshoot_agent::{AgentId, CallId, Extension, Projection, RunId};
+use offshoot_agent::{AgentId, CallId, Extension, RunId};
 use serde_json::Value;
 
 use crate::{Mode, Outcome, TreeUsage, compose};
 
 const STARTED: &str = "subagent/started";
 const SETTLED: &str = "subagent/settled";
+/// The field of a settled one-shot run below which somebody can still be found.
+const HAS_CHILDREN: &str = "has_children";
 
 /// The types of the events that say what becomes of an agent's children.
 pub const EVENT_TYPES: [&str; 2] = [STARTED, SETTLED];
@@ -48,14 +48,27 @@ impl RunRecord {
         self.event(STARTED)
     }
 
-    pub(crate) fn settled(&self, outcome: Outcome, usage: TreeUsage) -> Extension {
-        self.event(SETTLED)
+    pub(crate) fn settled(
+        &self,
+        outcome: Outcome,
+        usage: TreeUsage,
+        has_children: bool,
+    ) -> Extension {
+        let settled = self.event(SETTLED);
+        let settled = settled
             .with("outcome", outcome.as_str())
-            .with("usage", serde_json::to_value(usage).unwrap_or(Value::Null))
+            .with("usage", serde_json::to_value(usage).unwrap_or(Value::Null));
+        // A continuable child is listed itself.
+        match has_children && self.mode == Mode::OneShot {
+            true => settled.with(HAS_CHILDREN, true),
+            false => settled,
+        }
     }
 
-    /// The run that a settlement tells of, with its outcome and what it cost.
-    pub(crate) fn read_settled(event: &Extension) -> Option<(Self, Outcome, TreeUsage)> {
+    /// The run whose end a `subagent/settled` event is, how it ended and what it cost; absent when it is
+    /// another event, or is not whole.
+    #[must_use]
+    pub fn read_settled(event: &Extension) -> Option<(Self, Outcome, TreeUsage)> {
         if event.kind != SETTLED {
             return None;
         }
@@ -88,68 +101,17 @@ impl RunRecord {
     }
 }
 
-/// The last run of each child that a session started, in the order of the children, with what all
-/// settled runs of the child cost together.
-pub(crate) fn children(projection: &Projection) -> Vec<(RunRecord, TreeUsage)> {
-    let mut runs: Vec<(RunRecord, TreeUsage)> = Vec::new();
-    let mut places: HashMap<AgentId, usize> = HashMap::new();
-    for event in projection.extensions() {
-        let settled = event.kind == SETTLED;
-        if !settled && event.kind != STARTED {
-            continue;
-        }
-        let Some(run) = RunRecord::read(event) else {
-            continue;
-        };
-        let place = places.get(&run.child).copied();
-        match place {
-            Some(place) if settled => runs[place].1 += usage(event),
-            Some(place) => runs[place].0 = run,
-            None if settled => {}
-            None => {
-                places.insert(run.child.clone(), runs.len());
-                runs.push((run, TreeUsage::default()));
-            }
-        }
-    }
-    runs
+/// Whether a settlement says that the run has children that a listing shows, or had them.
+pub(crate) fn has_children(settled: &Extension) -> bool {
+    settled.fields.get(HAS_CHILDREN) == Some(&Value::Bool(true))
 }
 
-/// Whether a session says that this run began.
-pub(crate) fn started(projection: &Projection, run: &RunId) -> bool {
-    knows(projection, STARTED, run)
+/// Whether an event is the settlement of this run.
+pub(crate) fn is_end_of(event: &Extension, run: &RunId) -> bool {
+    event.kind == SETTLED && event.field("run_id") == Some(run.as_str())
 }
 
-/// Whether a session says that this run is over.
-pub(crate) fn settled(projection: &Projection, run: &RunId) -> bool {
-    knows(projection, SETTLED, run)
-}
-
-fn knows(projection: &Projection, kind: &str, run: &RunId) -> bool {
-    projection
-        .extensions()
-        .any(|event| event.kind == kind && event.field("run_id") == Some(run.as_str()))
-}
-
-fn usage(settled: &Extension) -> TreeUsage {
-    let usage = settled.fields.get("usage").cloned();
-    usage
-        .and_then(|usage| serde_json::from_value(usage).ok())
-        .unwrap_or_default()
-}
-
-/// The runs that a session started and that have not settled in it, in order.
-#[must_use]
-pub fn open_runs(projection: &Projection) -> Vec<RunRecord> {
-    let settled: HashSet<_> = projection
-        .extensions()
-        .filter(|event| event.kind == SETTLED)
-        .filter_map(|event| event.field("run_id"))
-        .collect();
-    projection
-        .extensions()
-        .filter(|event| event.kind == STARTED)
-        .filter_map(RunRecord::read)
-        .filter(|run| !settled.contains(run.run_id.as_str()))
-        .collect()
+/// Whether an event is the beginning of this run.
+pub(crate) fn is_start_of(event: &Extension, run: &RunId) -> bool {
+    event.kind == STARTED && event.field("run_id") == Some(run.as_str())
 }

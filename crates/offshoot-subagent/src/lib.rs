@@ -22,6 +22,7 @@ mod one_shot;
 mod open;
 mod outcome;
 mod owed;
+mod past;
 mod provider;
 mod recover;
 mod remains;
@@ -38,7 +39,7 @@ mod stop;
 pub use compose::{ChildPlan, Descriptor};
 pub use deliver::{Authority, Destination, Sent, Verb};
 pub use error::{DeliverError, RegisterError, StartError};
-pub use event::{EVENT_TYPES, RunRecord, open_runs};
+pub use event::{EVENT_TYPES, RunRecord};
 pub use host::{
     ChildHost, HostError, Interrupt, Look, OpenChild, Opened, Report, Residency, Session,
     Settlement, Waiting,
@@ -47,6 +48,7 @@ pub use list::{ChildStatus, Listed};
 pub use local::LocalHost;
 pub use one_shot::OneShotResult;
 pub use outcome::{Outcome, TreeUsage};
+pub use past::open_runs;
 pub use provider::{
     Capabilities, DEPTH_VARIABLE, Provider, ProviderError, Run, RunRequest, RunResult,
 };

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use offshoot_agent::{Agent, AgentId};
 
-use crate::event::children;
 use crate::host::Look;
+use crate::past::children;
 use crate::{Descriptor, Mode, RunRecord, Subagents, TreeUsage};
 
 /// What a child is doing.
@@ -106,7 +106,7 @@ impl Subagents {
         if let Some(agent) = self.0.host.agents.get(child) {
             return agent.with_projection(children);
         }
-        let stored = self.0.host.store.project(child);
+        let stored = self.0.host.project(child);
         stored.map_or_else(|_| Vec::new(), |p| children(&p))
     }
 

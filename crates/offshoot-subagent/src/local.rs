@@ -12,12 +12,12 @@ use futures::stream::{self, StreamExt};
 use offshoot_agent::{Agent, AgentId, CancelCause, Delivered, Message, Pending, RunId, Status};
 use offshoot_core::CloseReport;
 
-use crate::event;
 use crate::ground::Ground;
 use crate::host::{
     ChildHost, HostError, Interrupt, Look, OpenChild, Opened, Report, Residency, Session,
     Settlement, Waiting,
 };
+use crate::settle::began;
 use crate::state::tenancy::{Command, Reply, Tenancy};
 use crate::{ChildStatus, Interrupter, Outcome, TreeUsage, Verb};
 
@@ -128,7 +128,7 @@ impl LocalHost {
         // Whether it is there is asked first: it is on its parent's record before it leaves, so that who
         // does not find it finds that it was.
         let there = self.tenant(&residency).is_some();
-        let over = self.was_retracted(&residency) || resumed && began_before(&parent, &residency);
+        let over = self.was_retracted(&residency) || resumed && began(&parent, &residency.run);
         if there || over {
             return Err(HostError::Duplicate(residency.run));
         }
@@ -245,10 +245,6 @@ impl LocalHost {
         self.leave(tenant);
         settlement
     }
-}
-
-fn began_before(parent: &Agent, residency: &Residency) -> bool {
-    parent.with_projection(|p| event::started(p, &residency.run))
 }
 
 /// What a closed child's residency came to.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::RunRecord;
 use crate::host::Settlement;
 use crate::limit::Place;
+use crate::past::RunPast;
 use crate::provider::contain;
 use crate::settle::charge;
 use crate::{
@@ -261,10 +262,11 @@ impl Subagents {
         began: Instant,
         generation: u64,
     ) -> OneShotResult {
-        if let Some(agent) = agent {
+        let has_children = agent.as_ref().is_some_and(|agent| {
             // After the disposal: what its own children used is in it now.
-            result.usage = TreeUsage::of(&agent);
-        }
+            result.usage = TreeUsage::of(agent);
+            agent.with_projection(|p| p.fold::<RunPast>().has_children())
+        });
         // Timed here: every provider's run by the same measure.
         result.usage = result.usage.lasting(began.elapsed());
         let settlement = Settlement {
@@ -277,7 +279,7 @@ impl Subagents {
             stopped: Vec::new(),
         };
         charge(parent, settlement.usage);
-        self.settle_up(parent, record, &settlement, false);
+        self.settle_up(parent, record, &settlement, false, has_children);
         OneShotResult {
             child: record.child.clone(),
             run_id: record.run_id.clone(),

@@ -17,6 +17,7 @@ struct Owed {
     run: RunRecord,
     settlement: Settlement,
     announce: bool,
+    has_children: bool,
 }
 
 /// By parent, in the order of the ends.
@@ -34,19 +35,21 @@ impl Owed {
     fn is_refused(&self) -> bool {
         let (run, settlement) = (&self.run, &self.settlement);
         let notice = self.announce.then(|| notice::settled(settlement, run));
-        let told = settle::tell_parent(&self.parent, run, settlement, notice);
+        let told = settle::tell_parent(&self.parent, run, settlement, self.has_children, notice);
         matches!(told, Err(SendError::Log(_)))
     }
 }
 
 impl Subagents {
-    /// Records a settlement in the parent's session and, when `announce`, tells it.
+    /// Records a settlement in the parent's session and, when `announce`, tells it; `has_children` matters of
+    /// one-shot runs.
     pub(crate) fn settle_up(
         &self,
         parent: &Agent,
         run: &RunRecord,
         settlement: &Settlement,
         announce: bool,
+        has_children: bool,
     ) {
         self.pay(parent);
         let owed = Owed {
@@ -54,6 +57,7 @@ impl Subagents {
             run: run.clone(),
             settlement: settlement.clone(),
             announce,
+            has_children,
         };
         if owed.is_refused() {
             self.0

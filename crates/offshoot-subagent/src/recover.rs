@@ -1,12 +1,11 @@
 //! What a resumed parent is told of the children that its last process left behind.
 
-use std::collections::HashSet;
+use offshoot_agent::{Agent, Event, MessageId, Projection};
 
-use offshoot_agent::{Agent, Event, MessageId, Projection, RunId};
-
-use crate::event::{self, RunRecord, open_runs};
+use crate::event::RunRecord;
 use crate::ground::Ground;
 use crate::host::Settlement;
+use crate::past::{End, RunPast, open_runs};
 use crate::remains::{Remains, cut_calls};
 use crate::settle::{charge, tell_parent};
 use crate::{Mode, Outcome, Subagents, TreeUsage, notice};
@@ -20,22 +19,32 @@ impl Subagents {
     }
 }
 
+/// What a process that ended left of a run.
+struct LeftBehind {
+    settlement: Settlement,
+    /// Whether it has a session.
+    known: bool,
+    /// Whether somebody can be found below it.
+    has_children: bool,
+}
+
 impl Ground {
     pub(crate) fn recover(&self, agent: &Agent) {
         self.retell(agent);
         self.tell_of_cut_calls(agent);
         self.work().retell(agent);
         for run in agent.with_projection(open_runs) {
-            let (settlement, known) = self.left_behind(&run);
+            let left = self.left_behind(&run);
+            let settlement = &left.settlement;
             // Of a child that was lost, its own lost children are in its settlement already.
             if agent.parent_id().is_none() {
                 charge(agent, settlement.usage);
             }
             // The notice of a task tells of the run that it carried.
             let announce = run.task_id.is_none();
-            let notice = announce.then(|| notice::left_behind(&settlement, &run, known));
+            let notice = announce.then(|| notice::left_behind(settlement, &run, left.known));
             // What is refused now is found again by the next recovery.
-            let _ = tell_parent(agent, &run, &settlement, notice);
+            let _ = tell_parent(agent, &run, settlement, left.has_children, notice);
         }
         self.work().recover(agent);
     }
@@ -44,9 +53,10 @@ impl Ground {
     /// settlement as the last event: its notice is still owed.
     fn retell(&self, agent: &Agent) {
         let owed = agent.with_projection(|p| {
-            let end = p.last_fact().and_then(RunRecord::read_settled);
-            // Of a run whose beginning the log refused nobody was told that it began.
-            end.filter(|(run, ..)| event::started(p, &run.run_id))
+            let (fact, ..) = p.last_fact().and_then(RunRecord::read_settled)?;
+            let past = p.fold::<RunPast>();
+            let end = past.last_end();
+            end.filter(|(run, ..)| run.run_id == fact.run_id).cloned()
         });
         if let Some(end) = owed.filter(|(run, ..)| run.mode == Mode::Continuable) {
             self.tell_again(agent, end);
@@ -65,22 +75,22 @@ impl Ground {
     }
 
     /// Tells of a settlement that is on the record.
-    fn tell_again(&self, agent: &Agent, (run, outcome, usage): (RunRecord, Outcome, TreeUsage)) {
-        let (left, known) = self.left_behind(&run);
+    fn tell_again(&self, agent: &Agent, (run, outcome, usage): End) {
+        let left = self.left_behind(&run);
         let settlement = Settlement {
             outcome,
             usage,
-            ..left
+            ..left.settlement
         };
-        let notice = notice::left_behind(&settlement, &run, known);
+        let notice = notice::left_behind(&settlement, &run, left.known);
         if let Err(error) = agent.notify(notice, true) {
             tracing::warn!(child = %run.child, %error, "a settlement could not be announced");
         }
     }
 
-    /// What a run came to, by its session; and whether there is one.
-    fn left_behind(&self, run: &RunRecord) -> (Settlement, bool) {
-        let remains = Remains::of(self.host.store.as_ref(), &run.child);
+    /// What a run came to, by its session.
+    fn left_behind(&self, run: &RunRecord) -> LeftBehind {
+        let remains = Remains::of(&self.host, &run.child);
         let projection = &remains.session;
         let facts = projection.facts();
         let cut = facts.end.is_none() || self.was_cut(projection);
@@ -101,7 +111,11 @@ impl Ground {
             stopped: Vec::new(),
             generation: facts.generation.saturating_add(1),
         };
-        (settlement, remains.known)
+        LeftBehind {
+            settlement,
+            known: remains.known,
+            has_children: projection.fold::<RunPast>().has_children(),
+        }
     }
 
     /// Whether a session stopped in the middle of something: a turn, an unread message that would have
@@ -109,7 +123,7 @@ impl Ground {
     fn was_cut(&self, projection: &Projection) -> bool {
         projection.open_turn().is_some()
             || projection.inbox().has_waking()
-            || !open_runs(projection).is_empty()
+            || projection.fold::<RunPast>().has_open_runs()
             || self.work().was_alive(projection)
     }
 
@@ -119,24 +133,13 @@ impl Ground {
     fn cost(&self, projection: &Projection, levels: u32) -> TreeUsage {
         let mut cost = TreeUsage::alone(projection.facts().usage, projection.present_wall());
         // What the residency before it had started is told to this one, and was counted then.
-        let started: HashSet<RunId> = projection
-            .present_extensions()
-            .filter_map(RunRecord::read_started)
-            .map(|run| run.run_id)
-            .collect();
-        let settled = projection
-            .present_extensions()
-            .filter_map(RunRecord::read_settled)
-            .filter(|(run, ..)| started.contains(&run.run_id));
-        for (.., usage) in settled {
-            cost.add_below(usage);
-        }
+        let past = projection.fold::<RunPast>();
+        cost.add_below(past.present_cost());
         let Some(below) = levels.checked_sub(1) else {
             return cost;
         };
-        let open = open_runs(projection).into_iter();
-        for run in open.filter(|run| started.contains(&run.run_id)) {
-            if let Ok(below_it) = self.host.store.project(&run.child) {
+        for run in past.present_open_runs() {
+            if let Ok(below_it) = self.host.project(&run.child) {
                 cost.add_below(self.cost(&below_it, below));
             }
         }
@@ -158,12 +161,10 @@ impl Ground {
                 if let Some(below) = below {
                     self.end_on_record(&run, below);
                 }
-                let session = self.host.store.project(&run.child);
-                let cost = session.map_or_else(
-                    |_| TreeUsage::default(),
-                    |session| self.cost(&session, below.unwrap_or_default()),
-                );
-                Event::from(run.settled(Outcome::Lost, cost))
+                let session = self.host.project(&run.child).unwrap_or_default();
+                let cost = self.cost(&session, below.unwrap_or_default());
+                let has_children = session.fold::<RunPast>().has_children();
+                Event::from(run.settled(Outcome::Lost, cost, has_children))
             });
             let work = self.work().lost(projection).into_iter();
             let work = work.map(Event::from);

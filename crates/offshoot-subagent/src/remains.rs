@@ -1,10 +1,12 @@
 //! What is left of a run when its process is gone: what its session says.
 
 use offshoot_agent::{
-    Agent, AgentId, HistoryItem, OUTCOME_UNKNOWN, Projection, SessionStore, StoreError,
+    Agent, AgentHost, AgentId, HistoryItem, OUTCOME_UNKNOWN, Projection, StoreError,
 };
 
-use crate::event::RunRecord;
+#[cfg(doc)]
+use crate::RunRecord;
+use crate::past::{End, RunPast};
 use crate::{ANSWER_TOOL, Outcome};
 
 /// A one-shot run of an earlier process, whose end a task was to tell.
@@ -20,25 +22,21 @@ pub struct EndedRun {
     pub error: Option<String>,
 }
 
-/// The run that a task of a resumed agent carried, as soon as the agent's session says how it ended:
-/// after [`Subagents::recover`](crate::Subagents::recover) began, of every run.
+/// What a one-shot run of an earlier process came to, by the outcome that its parent's session gives it (see
+/// [`RunRecord::read_settled`]) and by what its own session says. `agent` is the parent, which is resumed:
+/// when [`Subagents::recover`](crate::Subagents::recover) asks for the work of its last process, each run is
+/// settled.
 #[must_use]
-pub fn ended_run(agent: &Agent, task_id: &str) -> Option<EndedRun> {
-    let settled = agent.with_projection(|projection| {
-        let settled = projection.extensions().filter_map(RunRecord::read_settled);
-        let of_task = settled.filter(|(run, ..)| run.task_id.as_deref() == Some(task_id));
-        of_task.last()
-    });
-    let (run, outcome, _) = settled?;
-    let remains = Remains::of(agent.host().store.as_ref(), &run.child);
+pub fn ended_run(agent: &Agent, child: &AgentId, outcome: Outcome) -> EndedRun {
+    let remains = Remains::of(agent.host(), child);
     let known = remains.known;
     let text = remains.text(outcome);
     let error = remains.session.facts().error.clone();
-    Some(EndedRun {
+    EndedRun {
         outcome,
         text: known.then_some(text),
         error,
-    })
+    }
 }
 
 /// The session of a run.
@@ -49,8 +47,8 @@ pub(crate) struct Remains {
 }
 
 impl Remains {
-    pub(crate) fn of(store: &dyn SessionStore, child: &AgentId) -> Self {
-        let read = store.project(child);
+    pub(crate) fn of(host: &AgentHost, child: &AgentId) -> Self {
+        let read = host.project(child);
         if let Err(error) = &read
             && !matches!(error, StoreError::NotFound(_))
         {
@@ -92,7 +90,7 @@ impl Remains {
 
 /// The runs that ended in a call whose own result was cut off by the death of the process: its agent
 /// was told of a call with an unknown outcome, and nothing of the run.
-pub(crate) fn cut_calls(projection: &Projection) -> Vec<(RunRecord, Outcome, crate::TreeUsage)> {
+pub(crate) fn cut_calls(projection: &Projection) -> Vec<End> {
     if !projection.interrupted() {
         return Vec::new();
     }
@@ -107,8 +105,9 @@ pub(crate) fn cut_calls(projection: &Projection) -> Vec<(RunRecord, Outcome, cra
             _ => break,
         }
     }
-    let ends = projection.last_step_extensions();
-    ends.filter_map(RunRecord::read_settled)
-        .filter(|(run, ..)| run.call_id.as_ref().is_some_and(|id| cut.contains(&id)))
+    let past = projection.fold::<RunPast>();
+    let ends = past.call_ends().iter();
+    ends.filter(|(run, ..)| run.call_id.as_ref().is_some_and(|id| cut.contains(&id)))
+        .cloned()
         .collect()
 }

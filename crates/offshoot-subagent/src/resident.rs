@@ -155,6 +155,6 @@ impl Subagents {
             "subagent settled"
         );
         settle::charge(&resident.parent, settlement.usage);
-        self.settle_up(&resident.parent, &resident.run, settlement, announce);
+        self.settle_up(&resident.parent, &resident.run, settlement, announce, false);
     }
 }

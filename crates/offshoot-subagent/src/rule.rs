@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use offshoot_agent::{AgentId, EventCheck, EventRule, Extension, RunId};
+use offshoot_agent::{AgentId, EventCheck, EventRule, Extension, Fold, RunId};
 
 use crate::event::{EVENT_TYPES, RunRecord};
+use crate::past::{Recent, RunPast};
 
 /// What a session may say of its children: runs that are whole, each begun once, each ended once, and none
 /// of the session itself.
@@ -16,7 +17,7 @@ pub struct RunRule;
 impl EventRule for RunRule {
     fn check(&self, session: &AgentId) -> EventCheck {
         let session = session.clone();
-        let mut runs = HashMap::new();
+        let mut runs = Runs::default();
         Box::new(
             move |event| match EVENT_TYPES.contains(&event.kind.as_str()) {
                 true => judge(&session, &mut runs, event),
@@ -24,20 +25,20 @@ impl EventRule for RunRule {
             },
         )
     }
+
+    fn fold(&self) -> Option<Fold> {
+        Some(Fold::of::<RunPast>())
+    }
 }
 
-/// The child of a run, and whether its beginning and its end were seen.
-struct Seen {
-    child: AgentId,
-    started: bool,
-    settled: bool,
+/// The runs so far. Of those that ended long ago nothing is known any more: a log may tell of many.
+#[derive(Default)]
+struct Runs {
+    open: HashMap<RunId, AgentId>,
+    ended: Recent,
 }
 
-fn judge(
-    session: &AgentId,
-    runs: &mut HashMap<RunId, Seen>,
-    event: &Extension,
-) -> Result<(), String> {
+fn judge(session: &AgentId, runs: &mut Runs, event: &Extension) -> Result<(), String> {
     let started = RunRecord::read_started(event);
     let is_start = started.is_some();
     let run = started.or_else(|| RunRecord::read_settled(event).map(|(run, ..)| run));
@@ -48,24 +49,24 @@ fn judge(
     if child == *session {
         return Err(format!("the session is its own child in the run {run_id}"));
     }
-    let seen = runs.entry(run_id.clone()).or_insert_with(|| Seen {
-        child: child.clone(),
-        started: false,
-        settled: false,
-    });
-    if seen.child != child {
-        let of = &seen.child;
+    let of = runs.open.get(&run_id);
+    if let Some(of) = of.filter(|of| **of != child) {
         return Err(format!(
             "the run {run_id} is one of {of}, and here of {child}"
         ));
     }
-    if is_start && (seen.started || seen.settled) {
-        return Err(format!("the run {run_id} was started before"));
+    let has_ended = runs.ended.has(&run_id);
+    match is_start {
+        true if of.is_some() || has_ended => Err(format!("the run {run_id} was started before")),
+        true => {
+            runs.open.insert(run_id, child);
+            Ok(())
+        }
+        false if has_ended => Err(format!("the run {run_id} ended before")),
+        false => {
+            runs.open.remove(&run_id);
+            runs.ended.push(run_id);
+            Ok(())
+        }
     }
-    if !is_start && seen.settled {
-        return Err(format!("the run {run_id} ended before"));
-    }
-    seen.started |= is_start;
-    seen.settled |= !is_start;
-    Ok(())
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use offshoot_agent::{Agent, Message, Pending, Projection, SendError};
+use offshoot_agent::{Agent, AgentHost, AgentId, Event, Message, Pending, RunId, SendError};
 use offshoot_core::text;
 
 use crate::event::{self, RunRecord};
 use crate::host::{Report, Residency, Settlement};
+use crate::past::{Known, RunPast};
 use crate::resident::{Resident, With};
 use crate::state::activation::{Command, Reply};
 use crate::{Outcome, Subagents, TreeUsage};
@@ -62,14 +63,12 @@ impl Subagents {
         let Some(parent) = start.and_then(|start| start.parent) else {
             return Reported::Unknown;
         };
-        let told = |p: &Projection| event::settled(p, &of.run);
-        let told = match self.0.host.agents.get(&parent) {
-            Some(parent) => parent.with_projection(told),
-            None => self.0.host.store.project(&parent).is_ok_and(|p| told(&p)),
-        };
-        match told {
-            true => Reported::Duplicate,
-            false => Reported::Unknown,
+        let host = &self.0.host;
+        let known = host.agents.get(&parent);
+        let known = known.and_then(|parent| known_to(&parent, &of.run));
+        match known.unwrap_or_else(|| known_to_log(host, &parent, &of.run)) {
+            Known::Ended => Reported::Duplicate,
+            Known::Open | Known::Never => Reported::Unknown,
         }
     }
 
@@ -113,6 +112,33 @@ impl Subagents {
     }
 }
 
+fn known_to(parent: &Agent, run: &RunId) -> Option<Known> {
+    parent.with_projection(|p| p.fold::<RunPast>().knows(run))
+}
+
+fn known_to_log(host: &AgentHost, parent: &AgentId, run: &RunId) -> Known {
+    let mut known = Known::Never;
+    let read = host.store.scan(parent, &mut |stored| {
+        if let Event::Extension(event) = &stored.event {
+            if event::is_end_of(event, run) {
+                known = Known::Ended;
+            } else if event::is_start_of(event, run) {
+                known = Known::Open;
+            }
+        }
+    });
+    if let Err(error) = read {
+        tracing::debug!(%parent, %error, "a session cannot be read");
+    }
+    known
+}
+
+/// Whether a parent's session says that this run began. One from long ago is looked up in the log.
+pub(crate) fn began(parent: &Agent, run: &RunId) -> bool {
+    let known = known_to(parent, run);
+    known.unwrap_or_else(|| known_to_log(parent.host(), parent.id(), run)) != Known::Never
+}
+
 pub(crate) fn lost(why: String) -> Settlement {
     Settlement {
         outcome: Outcome::Lost,
@@ -130,15 +156,16 @@ pub(crate) fn charge(parent: &Agent, usage: TreeUsage) {
     parent.add_subtree_usage(usage.total(), usage.total_wall());
 }
 
-/// Records the settlement in the parent's session and, with a notice, tells it. What is refused was
-/// logged.
+/// Records the settlement in the parent's session and, with a notice, tells it; `has_children` matters of
+/// one-shot runs. What is refused was logged.
 pub(crate) fn tell_parent(
     parent: &Agent,
     run: &RunRecord,
     settlement: &Settlement,
+    has_children: bool,
     notice: Option<Message>,
 ) -> Result<(), SendError> {
-    let fact = run.settled(settlement.outcome, settlement.usage);
+    let fact = run.settled(settlement.outcome, settlement.usage, has_children);
     let told = match notice {
         Some(notice) => parent.notify_with(vec![fact], notice, true).map(drop),
         None => parent.record(fact),

@@ -33,6 +33,7 @@ mod toolbox;
 mod unsaid;
 
 pub use notices::EVENT_TYPES;
+pub use past::open_tasks;
 pub use records::TaskRecords;
 pub use rule::TaskRule;
 pub use settings::{

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use offshoot_agent::{Agent, Extension, Projection};
 use offshoot_core::text;
-use offshoot_subagent::{Interrupter, LiveWork, ended_run};
-use offshoot_task::{StoppedBy, TaskId, TaskOutcome, TaskSnapshot, TaskStatus};
+use offshoot_subagent::{EndedRun, Interrupter, LiveWork, ended_run};
+use offshoot_task::{StoppedBy, TaskOutcome, TaskSnapshot, TaskStatus};
 
-use crate::notices::{EVENT_TYPES, LOST, SETTLED, TaskNotices};
-use crate::past::{EndedTask, OpenTask, open_tasks, owed, taken_and_not_shown};
+use crate::notices::{LOST, SETTLED, TaskNotices};
+use crate::past::{EndedTask, OpenTask, TaskPast, owed, taken_and_not_shown};
 use crate::subagent::outcome_of_ended;
 
 /// What agents have running in a registry.
@@ -28,13 +28,8 @@ impl RegistryWork {
 
     /// Ids that a session has used are not used again for other tasks.
     fn reserve(&self, projection: &Projection) {
-        let ids = projection
-            .extensions()
-            // The log may have refused the beginning of one.
-            .filter(|event| EVENT_TYPES.contains(&event.kind.as_str()));
-        let ids = ids.filter_map(|event| event.field("task_id")?.parse::<TaskId>().ok());
-        for id in ids {
-            self.notices.tasks.reserve_through(id.kind(), id.number());
+        for (kind, number) in projection.fold::<TaskPast>().greatest() {
+            self.notices.tasks.reserve_through(kind, number);
         }
     }
 
@@ -74,6 +69,12 @@ impl RegistryWork {
     }
 }
 
+/// What the run came to that a task carried.
+fn run_of(agent: &Agent, task: &OpenTask) -> Option<EndedRun> {
+    let (child, outcome) = task.run.as_ref()?;
+    Some(ended_run(agent, child, *outcome))
+}
+
 impl LiveWork for RegistryWork {
     fn describe(&self, agent: &Agent) -> Vec<String> {
         self.live(agent)
@@ -96,11 +97,11 @@ impl LiveWork for RegistryWork {
     }
 
     fn was_alive(&self, session: &Projection) -> bool {
-        !open_tasks(session).is_empty()
+        session.fold::<TaskPast>().has_open()
     }
 
     fn lost(&self, session: &Projection) -> Vec<Extension> {
-        let open = open_tasks(session).into_iter();
+        let open = session.fold::<TaskPast>().open_tasks().into_iter();
         let lost = |task: OpenTask| {
             Extension::new(SETTLED)
                 .with("task_id", task.id.to_string())
@@ -123,8 +124,7 @@ impl LiveWork for RegistryWork {
             detail,
         } in owed
         {
-            let run = ended_run(agent, &task.id.to_string());
-            let of_run = run.as_ref().map(outcome_of_ended);
+            let of_run = run_of(agent, &task).map(|run| outcome_of_ended(&run));
             let mut outcome = match status {
                 TaskStatus::Completed => TaskOutcome::completed(),
                 TaskStatus::Killed => TaskOutcome::killed(),
@@ -149,11 +149,11 @@ impl LiveWork for RegistryWork {
     fn recover(&self, agent: &Agent) {
         let open = agent.with_projection(|projection| {
             self.reserve(projection);
-            open_tasks(projection)
+            projection.fold::<TaskPast>().open_tasks()
         });
         for task in open {
             // A run that it carried may have ended, though nobody wrote down that the task did.
-            let outcome = match ended_run(agent, &task.id.to_string()) {
+            let outcome = match run_of(agent, &task) {
                 Some(run) => outcome_of_ended(&run),
                 None => TaskOutcome::failed(LOST),
             };

@@ -1,12 +1,20 @@
 //! What a session says of the tasks of an earlier process: which were alive, and of whose end its agent was
 //! not told.
 
-use offshoot_agent::{Extension, HistoryItem, Message, OUTCOME_UNKNOWN, Projection, Source};
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use offshoot_agent::{
+    AgentId, EventFold, Extension, HistoryItem, Message, OUTCOME_UNKNOWN, Projection, Source,
+};
 use offshoot_core::text;
+use offshoot_subagent::{Outcome, RunRecord};
 use offshoot_task::{TaskId, TaskStatus};
 use serde_json::Value;
 
-use crate::notices::{LABEL_BYTES, SETTLED, SOURCE, STARTED};
+use crate::notices::{EVENT_TYPES, LABEL_BYTES, SETTLED, SOURCE, STARTED, STOPPING};
 use crate::quote;
 use crate::shape::Shape;
 
@@ -14,14 +22,18 @@ use crate::shape::Shape;
 const DETAIL_BYTES: usize = 500;
 
 /// A task that a session says was started and does not say has ended.
+#[derive(Clone, Debug)]
 pub(crate) struct OpenTask {
     pub(crate) id: TaskId,
     pub(crate) label: String,
     kind: String,
     pub(crate) generation: u64,
+    /// The run that it carried, when that has settled.
+    pub(crate) run: Option<(AgentId, Outcome)>,
 }
 
 /// A task that a session says has ended.
+#[derive(Clone, Debug)]
 pub(crate) struct EndedTask {
     pub(crate) task: OpenTask,
     pub(crate) status: TaskStatus,
@@ -48,42 +60,144 @@ impl EndedTask {
 
 /// What a session says of one of its tasks.
 fn read_started(event: &Extension) -> Option<OpenTask> {
-    if event.kind != STARTED {
-        return None;
-    }
     let generation = event.fields.get("generation").and_then(|g| g.as_u64());
     Some(OpenTask {
-        id: event.field("task_id")?.parse().ok()?,
+        id: task_id(event)?,
         label: event.field("label").unwrap_or_default().to_owned(),
         kind: event.field("kind").unwrap_or_default().to_owned(),
         generation: generation.unwrap_or(0),
+        run: None,
     })
 }
 
-/// The tasks that a session says were started, and does not say have ended.
-pub(crate) fn open_tasks(projection: &Projection) -> Vec<OpenTask> {
-    let mut open: Vec<OpenTask> = Vec::new();
-    for event in projection.extensions() {
-        open.extend(read_started(event));
-        if event.kind == SETTLED {
-            let settled = event.field("task_id");
-            open.retain(|task| Some(task.id.to_string().as_str()) != settled);
+fn task_id(event: &Extension) -> Option<TaskId> {
+    event.field("task_id")?.parse().ok()
+}
+
+fn is_reported(settled: &Extension) -> Option<bool> {
+    settled.fields.get("reported").and_then(Value::as_bool)
+}
+
+/// What is still true of the tasks that a session has had: as large as what is open, and what ended in the
+/// last step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskPast {
+    /// The greatest number of each kind.
+    greatest: HashMap<String, u64>,
+    /// How many tasks began.
+    count: u64,
+    /// With the place of each among all tasks.
+    open: HashMap<TaskId, (u64, OpenTask)>,
+    in_step: bool,
+    /// The ends in the last step that somebody was told of as they happened.
+    reported: Vec<EndedTask>,
+    /// The last end that there was, of a task that began.
+    last_end: Option<Box<EndedTask>>,
+}
+
+impl EventFold for TaskPast {
+    const CLAIMS: &'static [&'static str] = &EVENT_TYPES;
+
+    fn apply(&mut self, event: &Extension) {
+        match event.kind.as_str() {
+            STARTED => self.begin(event),
+            STOPPING => self.meet(event),
+            SETTLED => self.end(event),
+            _ => self.end_run(event),
         }
     }
-    open
+
+    fn step_begins(&mut self) {
+        self.in_step = true;
+        self.reported.clear();
+    }
+
+    fn step_ends(&mut self) {
+        self.in_step = false;
+    }
+}
+
+impl TaskPast {
+    fn meet(&mut self, event: &Extension) {
+        if let Some(id) = task_id(event) {
+            match self.greatest.get_mut(id.kind()) {
+                Some(greatest) => *greatest = id.number().max(*greatest),
+                None => drop(self.greatest.insert(id.kind().to_owned(), id.number())),
+            }
+        }
+    }
+
+    fn begin(&mut self, event: &Extension) {
+        self.meet(event);
+        if let Some(task) = read_started(event) {
+            self.open.insert(task.id.clone(), (self.count, task));
+            self.count += 1;
+        }
+    }
+
+    fn end(&mut self, event: &Extension) {
+        // The log may have refused the beginning of one.
+        self.meet(event);
+        let begun = task_id(event).and_then(|id| self.open.remove(&id));
+        let ended = begun.and_then(|(_, task)| EndedTask::read(task, event));
+        if self.in_step && is_reported(event) == Some(true) {
+            self.reported.extend(ended.clone());
+        }
+        self.last_end = ended.map(Box::new);
+    }
+
+    fn end_run(&mut self, event: &Extension) {
+        let Some((run, outcome, _)) = RunRecord::read_settled(event) else {
+            return;
+        };
+        let id = run.task_id.and_then(|id| id.parse::<TaskId>().ok());
+        let Some(id) = id else {
+            return;
+        };
+        let open = self.open.get_mut(&id).map(|(_, task)| task);
+        let ended = self.reported.iter_mut().chain(self.last_end.as_deref_mut());
+        let ended = ended.map(|end| &mut end.task).filter(|task| task.id == id);
+        for task in open.into_iter().chain(ended) {
+            task.run = Some((run.child.clone(), outcome));
+        }
+    }
+
+    /// The greatest number of each kind of task.
+    pub(crate) fn greatest(&self) -> impl Iterator<Item = (&str, u64)> {
+        let greatest = self.greatest.iter();
+        greatest.map(|(kind, number)| (kind.as_str(), *number))
+    }
+
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The tasks that were started and have not ended, in order.
+    pub(crate) fn open_tasks(&self) -> Vec<OpenTask> {
+        let mut open: Vec<_> = self.open.values().collect();
+        open.sort_unstable_by_key(|(at, _)| *at);
+        open.into_iter().map(|(_, task)| task.clone()).collect()
+    }
+}
+
+/// The ids of the tasks that a session says were started, and does not say have ended, in order.
+#[must_use]
+pub fn open_tasks(projection: &Projection) -> Vec<TaskId> {
+    let open = projection.fold::<TaskPast>().open_tasks().into_iter();
+    open.map(|task| task.id).collect()
 }
 
 /// An end and its notice are one append. A process that died in the middle of it left the end as the
 /// last event: its notice is still owed.
 pub(crate) fn owed(projection: &Projection) -> Option<EndedTask> {
     let fact = projection.last_fact().filter(|fact| fact.kind == SETTLED)?;
-    if fact.fields.get("reported")?.as_bool()? {
+    if is_reported(fact)? {
         return None;
     }
-    let id = fact.field("task_id")?;
-    let task = projection.extensions().filter_map(read_started);
-    let task = task.filter(|task| task.id.to_string() == id).last()?;
-    EndedTask::read(task, fact)
+    let id = task_id(fact)?;
+    let past = projection.fold::<TaskPast>();
+    let end = past.last_end.as_deref().filter(|end| end.task.id == id);
+    end.cloned()
 }
 
 /// Ends that a call took, and whose process died before the result of the call was committed: the
@@ -100,21 +214,12 @@ pub(crate) fn taken_and_not_shown(projection: &Projection) -> Vec<EndedTask> {
             source.kind == SOURCE && source.fields.get("task_id").is_some_and(|task| task == id)
         })
     };
-    let ends = projection.last_step_extensions().filter(|event| {
-        let id = event.field("task_id").unwrap_or_default();
-        let reported = event.fields.get("reported").and_then(Value::as_bool);
-        event.kind == SETTLED
-            && reported == Some(true)
-            && named.iter().any(|task| task == id)
-            && !waits(id)
+    let past = projection.fold::<TaskPast>();
+    let ends = past.reported.iter().filter(|end| {
+        let id = end.task.id.to_string();
+        named.contains(&id) && !waits(&id)
     });
-    ends.filter_map(|end| {
-        let started = projection.extensions().filter_map(read_started);
-        let task =
-            started.filter(|task| Some(task.id.to_string().as_str()) == end.field("task_id"));
-        EndedTask::read(task.last()?, end)
-    })
-    .collect()
+    ends.cloned().collect()
 }
 
 /// The tasks that the calls of the last step name whose outcome is unknown.

@@ -1,11 +1,12 @@
 //! What a stored session may say of tasks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use offshoot_agent::{AgentId, EventCheck, EventRule, Extension};
+use offshoot_agent::{AgentId, EventCheck, EventRule, Extension, Fold};
 use offshoot_task::{TaskId, TaskStatus};
 
 use crate::notices::{SETTLED, STARTED, STOPPING};
+use crate::past::TaskPast;
 
 /// What a session may say of tasks: names that a registry gives, each begun once, each ended once.
 ///
@@ -28,48 +29,77 @@ impl EventRule for TaskRule {
             _ => Ok(()),
         })
     }
+
+    fn fold(&self) -> Option<Fold> {
+        Some(Fold::of::<TaskPast>())
+    }
 }
 
 #[derive(Default)]
 struct Tasks {
-    /// The greatest number of each kind.
-    greatest: HashMap<String, u64>,
-    started: HashSet<TaskId>,
-    settled: HashSet<TaskId>,
+    kinds: HashMap<String, Kind>,
+}
+
+/// The tasks of one kind.
+#[derive(Default)]
+struct Kind {
+    /// The greatest number so far.
+    greatest: u64,
+    started: Numbers,
+    settled: Numbers,
+}
+
+/// Numbers that mostly lie close together, 64 to a word.
+#[derive(Default)]
+struct Numbers(HashMap<u64, u64>);
+
+impl Numbers {
+    fn has(&self, number: u64) -> bool {
+        let word = self.0.get(&(number / 64)).copied().unwrap_or_default();
+        word & (1 << (number % 64)) != 0
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, number: u64) -> bool {
+        let is_new = !self.has(number);
+        *self.0.entry(number / 64).or_default() |= 1 << (number % 64);
+        is_new
+    }
 }
 
 impl Tasks {
     /// The task that an event names.
-    fn named(&mut self, event: &Extension) -> Result<TaskId, String> {
+    fn named(&mut self, event: &Extension) -> Result<(TaskId, &mut Kind), String> {
         let id = task_id(event)?;
-        let greatest = self.greatest.entry(id.kind().to_owned()).or_default();
+        let kind = self.kinds.entry(id.kind().to_owned()).or_default();
+        let greatest = kind.greatest;
         if id.number() > greatest.saturating_add(MOST_AHEAD) || id.number() > MOST {
             return Err(format!(
                 "impossible task id {id}: expected at most {}",
                 greatest.saturating_add(MOST_AHEAD).min(MOST)
             ));
         }
-        *greatest = id.number().max(*greatest);
-        Ok(id)
+        kind.greatest = id.number().max(greatest);
+        Ok((id, kind))
     }
 
     fn started(&mut self, event: &Extension) -> Result<(), String> {
-        let id = self.named(event)?;
+        let (id, seen) = self.named(event)?;
         let kind = event.field("kind").unwrap_or_default();
         if kind != id.kind() {
             return Err(format!("the task {id} of the kind {kind:?}"));
         }
-        if self.settled.contains(&id) {
+        if seen.settled.has(id.number()) {
             return Err(format!("the task {id} ended before"));
         }
-        match self.started.insert(id.clone()) {
+        match seen.started.insert(id.number()) {
             true => Ok(()),
             false => Err(format!("the task {id} was started before")),
         }
     }
 
     fn settled(&mut self, event: &Extension) -> Result<(), String> {
-        let id = self.named(event)?;
+        let (id, seen) = self.named(event)?;
         let status = event.field("status").unwrap_or_default();
         let ends = [
             TaskStatus::Completed,
@@ -79,7 +109,7 @@ impl Tasks {
         if !ends.iter().any(|end| end.as_str() == status) {
             return Err(format!("the task {id} ended with the status {status:?}"));
         }
-        match self.settled.insert(id.clone()) {
+        match seen.settled.insert(id.number()) {
             true => Ok(()),
             false => Err(format!("the task {id} ended before")),
         }

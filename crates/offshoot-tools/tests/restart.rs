@@ -12,7 +12,7 @@ use offshoot_agent::{Event, EventRecord, JsonlStore, Message, Status};
 use offshoot_subagent::{ChildRequest, Mode, OutputSchema};
 use offshoot_tools::SubagentToolSettings;
 use serde_json::{Value, json};
-use support::{Setup, World, soon};
+use support::{Recorded, Setup, World, soon};
 
 fn setup(schema: Option<Value>) -> Setup {
     let mut setup = Setup::default();
@@ -295,8 +295,9 @@ async fn a_waited_run_that_was_cut_is_told_as_lost_and_nobody_is_sent_to_it() {
 
 /// The ids of the tasks that a session says were started.
 fn ids(world: &World, session: &offshoot_agent::AgentId) -> Vec<String> {
-    let stored = world.host.store.project(session).unwrap();
-    let started = stored.extensions().filter(|e| e.kind == "task/started");
+    let stored = world.host.project(session).unwrap();
+    let recorded = stored.fold::<Recorded>();
+    let started = recorded.0.iter().filter(|e| e.kind == "task/started");
     started
         .map(|e| e.field("task_id").unwrap().to_owned())
         .collect()

@@ -16,6 +16,8 @@
 mod actors;
 #[path = "simulation/promises.rs"]
 mod promises;
+#[path = "support/recorded.rs"]
+mod recorded;
 #[path = "simulation/sabotage.rs"]
 mod sabotage;
 

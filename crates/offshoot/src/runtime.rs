@@ -39,6 +39,7 @@ pub struct RuntimeBuilder {
     depth: u32,
     spill: Option<PathBuf>,
     event_types: Vec<String>,
+    event_rules: Vec<Arc<dyn EventRule>>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
@@ -90,6 +91,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds what the program's own code asks of its events in a stored session, and what it keeps of them
+    /// in place of the events; beside the [rules](event_rules) of this workspace. Without a
+    /// [fold](EventRule::fold) of them a session keeps such events in memory for as long as it is resident.
+    #[must_use]
+    pub fn event_rule(mut self, rule: Arc<dyn EventRule>) -> Self {
+        self.event_rules.push(rule);
+        self
+    }
+
     /// Adds a subagent provider beside `spawn`, `fork` and those of the configuration. One that has the
     /// name of an `acp` or `process` entry takes its place.
     #[must_use]
@@ -131,9 +141,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// A runtime whose agents ask `model`.
+    /// A runtime whose agents ask `model`, with the [event rules](Model::event_rules) of the model.
     #[must_use]
-    pub fn model(self, model: Arc<dyn Model>) -> Runtime {
+    pub fn model(mut self, model: Arc<dyn Model>) -> Runtime {
         let limits = &self.config.limits;
         let mut settings = LoopSettings {
             tool_timeout: Some(Duration::from_millis(limits.tool_timeout_ms)),
@@ -143,6 +153,7 @@ impl RuntimeBuilder {
         if let Ok(most) = limits.max_parallel_tools.try_into() {
             settings.max_parallel_tools = most;
         }
+        self.event_rules.extend(model.event_rules());
         let driver = ModelLoop::new(model, settings);
         self.driver(Arc::new(driver))
     }
@@ -175,7 +186,7 @@ impl RuntimeBuilder {
         let mut known = event_types();
         known.extend(self.event_types);
         host.event_types = Some(Arc::new(known));
-        host.event_rules = event_rules();
+        host.event_rules = self.event_rules.into();
         let tasks = TaskRegistry::new(task_config(config));
         let subagents = Subagents::new(host.clone(), subagent_settings(config));
         let built_in: [Arc<dyn Provider>; 2] = [Arc::new(Spawn), Arc::new(Fork)];
@@ -236,6 +247,7 @@ impl Runtime {
             depth: 0,
             spill: None,
             event_types: Vec::new(),
+            event_rules: event_rules(),
         }
     }
 
@@ -346,8 +358,8 @@ pub fn event_types() -> BTreeSet<String> {
     known.map(|kind| (*kind).to_owned()).collect()
 }
 
-/// What the crates of this workspace ask of their events in a stored session, for an [`AgentHost`] of
-/// one's own that reads sessions.
+/// What the crates of this workspace ask of their events in a stored session, and what sessions keep of them,
+/// for an [`AgentHost`] of one's own. They belong together: some read events that others do not keep.
 #[must_use]
 pub fn event_rules() -> Vec<Arc<dyn EventRule>> {
     vec![Arc::new(TaskRule), Arc::new(RunRule)]

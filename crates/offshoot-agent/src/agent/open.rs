@@ -125,11 +125,11 @@ pub(super) fn folded(
 }
 
 /// The state that another session's log leads to, when it is whole and ends outside a turn.
-fn past(seed: &[StoredEvent]) -> Result<Projection, OpenError> {
+fn past(host: &AgentHost, seed: &[StoredEvent]) -> Result<Projection, OpenError> {
     if (0..).zip(seed).any(|(seq, stored)| seq != stored.seq) {
         return Err(OpenError::BadSeed("its events are not numbered from 0"));
     }
-    let mut projection = Projection::default();
+    let mut projection = host.projection();
     for stored in seed {
         if order::fault(&projection, stored).is_some() {
             return Err(OpenError::BadSeed("its events do not follow each other"));
@@ -160,7 +160,7 @@ impl Agent {
             return Err(OpenError::OwnParent(id));
         }
         let seed = spec.seed.unwrap_or_default();
-        let projection = past(&seed)?;
+        let projection = past(host, &seed)?;
         let inherited = (!seed.is_empty()).then(|| Inherited {
             events: projection.next_seq(),
             turns: projection.turn(),

@@ -23,7 +23,7 @@ impl<'a> Examination<'a> {
         Self {
             host,
             id,
-            projection: Projection::default(),
+            projection: host.projection(),
             checks: checks(host, id),
             fault: None,
         }

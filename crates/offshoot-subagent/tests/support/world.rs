@@ -12,10 +12,10 @@ use offshoot_agent::{
 use offshoot_core::Hold;
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_subagent::{
-    ChildHost, ChildRequest, LiveWork, LocalHost, Started, SubagentSettings, Subagents,
+    ChildHost, ChildRequest, LiveWork, LocalHost, RunRule, Started, SubagentSettings, Subagents,
 };
 
-use super::{Act, Cast, Far, Odd, soon};
+use super::{Act, Cast, Far, Odd, Recorded, Recording, soon};
 
 /// Work that agents have going: holds by agent, dropped when it is stopped.
 #[derive(Default)]
@@ -106,7 +106,8 @@ impl World {
         agents: AgentSettings,
         place: impl FnOnce(LocalHost) -> Arc<dyn ChildHost>,
     ) -> Self {
-        let host = AgentHost::new(store, agents);
+        let mut host = AgentHost::new(store, agents);
+        host.event_rules = Arc::new([Arc::new(RunRule), Arc::new(Recording)]);
         let subagents = Subagents::hosted(host.clone(), settings, place);
         subagents.register(Arc::new(Spawn)).unwrap();
         subagents.register(Arc::new(Fork)).unwrap();
@@ -196,7 +197,9 @@ impl World {
         soon(
             "a settlement",
             parent.until_projection(|p| {
-                p.extensions()
+                let recorded = p.fold::<Recorded>();
+                let mut recorded = recorded.0.iter();
+                recorded
                     .find(|e| e.kind == "subagent/settled" && e.field("run_id") == Some(&run))
                     .cloned()
             }),

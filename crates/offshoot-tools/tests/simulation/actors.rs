@@ -12,11 +12,12 @@ use offshoot_agent::{
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::{LoopSettings, Model, ModelError, ModelLoop, ModelReply, ModelRequest};
-use offshoot_subagent::{Authority, Mode, SubagentSettings, Subagents, Verb};
+use offshoot_subagent::{Authority, Mode, RunRule, SubagentSettings, Subagents, Verb};
 use offshoot_task::{StoppedBy, TaskConfig, TaskOutcome, TaskRegistry, TaskSpec};
-use offshoot_tools::{BashSettings, SubagentToolSettings, Toolbox, ToolsSettings};
+use offshoot_tools::{BashSettings, SubagentToolSettings, TaskRule, Toolbox, ToolsSettings};
 use serde_json::{Value, json};
 
+use crate::recorded::{Recorded, Recording};
 use crate::sabotage::{Sabotage, Saboteur};
 
 /// A small generator of numbers; the same seed gives the same ones everywhere.
@@ -94,7 +95,8 @@ impl Acting {
 
     fn call(&self, agent: &Agent, n: u64) -> CallRequest {
         let child = agent.with_projection(|p| {
-            let children = p.extensions().filter(|e| e.kind == "subagent/started");
+            let recorded = p.fold::<Recorded>();
+            let children = recorded.0.iter().filter(|e| e.kind == "subagent/started");
             let children: Vec<_> = children.filter_map(|e| e.field("child")).collect();
             (!children.is_empty()).then(|| {
                 let at = usize::try_from(self.dice.below(children.len() as u64)).unwrap_or(0);
@@ -102,9 +104,10 @@ impl Acting {
             })
         });
         let task = agent.with_projection(|p| {
-            let tasks = p.extensions().filter(|e| e.kind == "task/started");
+            let recorded = p.fold::<Recorded>();
+            let mut tasks = recorded.0.iter().filter(|e| e.kind == "task/started");
             tasks
-                .last()
+                .next_back()
                 .and_then(|e| e.field("task_id"))
                 .map(str::to_owned)
         });
@@ -216,7 +219,8 @@ impl Tree {
             max_wake_chain: 1 + dice.below(8),
             ..AgentSettings::default()
         };
-        let host = AgentHost::new(Arc::new(MemoryStore::default()), settings);
+        let mut host = AgentHost::new(Arc::new(MemoryStore::default()), settings);
+        host.event_rules = Arc::new([Arc::new(TaskRule), Arc::new(RunRule), Arc::new(Recording)]);
         let tasks = TaskRegistry::new(TaskConfig {
             max_live_per_owner: 4,
             teardown_grace: Duration::from_secs(2),

@@ -7,6 +7,8 @@
     reason = "each test file is a program of its own and uses a part of this"
 )]
 
+mod recorded;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,12 +19,14 @@ use offshoot_agent::{
 };
 use offshoot_inprocess::{Fork, Spawn};
 use offshoot_loop::script::{Gates, Script};
-use offshoot_loop::{LoopSettings, ModelLoop, ScriptedModel};
-use offshoot_subagent::{Provider, SubagentSettings, Subagents};
+use offshoot_loop::{LoopSettings, Model, ModelLoop, ScriptedModel};
+use offshoot_subagent::{Provider, RunRule, SubagentSettings, Subagents};
 use offshoot_task::{TaskConfig, TaskId, TaskOutcome, TaskRegistry, TaskSpec};
-use offshoot_tools::{BashSettings, SubagentToolSettings, Toolbox, ToolsSettings};
+use offshoot_tools::{BashSettings, SubagentToolSettings, TaskRule, Toolbox, ToolsSettings};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+pub use recorded::{Recorded, Recording};
 
 /// A bound on waits for something that must happen.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -98,8 +102,16 @@ impl World {
         let script = Script::parse(&script, "test").unwrap();
         let gates = Gates::new();
         let model = ScriptedModel::new(&script, gates.clone());
+        let scripted = model.event_rules();
         let driver = ModelLoop::new(Arc::new(model), LoopSettings::default());
-        let host = AgentHost::new(store, setup.agents);
+        let mut host = AgentHost::new(store, setup.agents);
+        let mut rules = scripted;
+        rules.extend([
+            Arc::new(TaskRule) as _,
+            Arc::new(RunRule) as _,
+            Arc::new(Recording) as _,
+        ]);
+        host.event_rules = rules.into();
         let tasks = TaskRegistry::new(setup.tasks);
         let subagents = Subagents::new(host.clone(), setup.subagents);
         subagents.register(Arc::new(Spawn)).unwrap();
@@ -250,7 +262,9 @@ impl World {
         soon(
             "the end of a task",
             agent.until_projection(|p| {
-                p.extensions()
+                let recorded = p.fold::<Recorded>();
+                let mut recorded = recorded.0.iter();
+                recorded
                     .any(|e| e.kind == "task/settled" && e.field("task_id") == Some(&id))
                     .then_some(())
             }),

@@ -1,6 +1,6 @@
 //! What crates above ask of their own events in a log.
 
-use crate::{AgentId, Extension};
+use crate::{AgentId, Extension, Fold};
 
 /// Judges the events of one log in their order: says what is wrong with one that cannot be. Events that
 /// nothing depends on are not shown to it.
@@ -17,4 +17,10 @@ pub trait EventRule: Send + Sync + 'static {
     /// A check of the log of `session`, from its beginning. A session that begins with another one's past
     /// has a check for that, and one for what follows.
     fn check(&self, session: &AgentId) -> EventCheck;
+
+    /// What the sessions of the host keep in place of the events: see [`EventFold`](crate::EventFold).
+    /// Without it they keep the events, all of them, as long as the session is resident.
+    fn fold(&self) -> Option<Fold> {
+        None
+    }
 }
