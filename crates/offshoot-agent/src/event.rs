@@ -1,5 +1,6 @@
 //! The vocabulary of a session log, which is also the event stream's.
 
+mod read;
 mod storable;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{AgentId, CallId, Message, MessageId, StoreError, Target};
 
-use storable::{Misread, misread};
+use storable::is_of_newer;
 pub(crate) use storable::{check, is_of_this_crate};
 
 /// How a session came to be.
@@ -169,7 +170,7 @@ impl TurnEndReason {
 }
 
 /// An event of a crate above: its type, with a `/` in it, and its fields.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Extension {
     /// For example `build/started`.
     #[serde(rename = "type")]
@@ -230,7 +231,7 @@ impl Extension {
 const IGNORABLE: &str = "ignorable";
 
 /// One event of a session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum Event {
@@ -429,23 +430,22 @@ impl StoredEvent {
     /// [`StoreError::Corrupt`] for what is not an event, and [`StoreError::UnknownEvent`] for one that
     /// only a newer version of this crate understands.
     pub fn from_json(json: &[u8], place: impl FnOnce() -> String) -> Result<Self, StoreError> {
-        let what = match serde_json::from_slice::<Self>(json) {
-            Err(error) => format!("expected an event: {error}"),
-            Ok(stored) => match (misread(&stored.event), &stored.event) {
-                (Some(Misread::Unknown), Event::Extension(extension)) => {
-                    return Err(StoreError::UnknownEvent {
-                        place: place(),
-                        kind: extension.kind.clone(),
-                    });
-                }
-                (Some(Misread::Incomplete), Event::Extension(extension)) => {
-                    format!("a {} event without its fields", extension.kind)
-                }
-                _ => return Ok(stored),
-            },
-        };
-        let place = place();
-        Err(StoreError::Corrupt { place, what })
+        let stored = serde_json::from_slice::<Self>(json);
+        let stored = stored.map_err(|error| format!("expected an event: {error}"));
+        match stored {
+            Ok(Self {
+                event: Event::Extension(extension),
+                ..
+            }) if is_of_newer(&extension) => Err(StoreError::UnknownEvent {
+                place: place(),
+                kind: extension.kind.clone(),
+            }),
+            Ok(stored) => Ok(stored),
+            Err(what) => Err(StoreError::Corrupt {
+                place: place(),
+                what,
+            }),
+        }
     }
 
     /// When it was committed, as in the log: `2026-01-01T00:00:00.000Z`.
@@ -464,8 +464,11 @@ impl StoredEvent {
 
 /// Wall time as text, as in `2026-01-01T00:00:00.000Z`.
 pub(crate) mod rfc3339 {
+    use std::fmt;
+
     use offshoot_core::Timestamp;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
 
     pub(crate) fn to_text(time: Timestamp) -> String {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -478,9 +481,20 @@ pub(crate) mod rfc3339 {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Timestamp, D::Error> {
-        let text = String::deserialize(d)?;
-        let time: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
-        let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
-        Ok(Timestamp::from_millis(millis))
+        struct TimeVisitor;
+        impl Visitor<'_> for TimeVisitor {
+            type Value = Timestamp;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Timestamp, E> {
+                let time: jiff::Timestamp = text.parse().map_err(E::custom)?;
+                let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
+                Ok(Timestamp::from_millis(millis))
+            }
+        }
+        d.deserialize_str(TimeVisitor)
     }
 }

@@ -1,6 +1,9 @@
 //! Messages and where they come from.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{AgentId, MessageId};
@@ -24,18 +27,57 @@ pub enum ContentBlock {
 /// let source = Source::new("reminder", 3).with("at", "noon");
 /// assert_eq!(source.field("at"), Some("noon"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
     /// What kind of sender: `user`, `agent`, `runtime`, or a kind of a plugin's own.
     pub kind: String,
     /// How long the chain of automatic wakes behind this message is: a turn that the message opens
     /// has this generation. 0 for independent work.
-    #[serde(default)]
     pub generation: u64,
     /// What else the kind tells.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
+
+// By hand: every message of a log has one, and a derived one would look at its fields twice.
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct SourceVisitor;
+        impl<'de> Visitor<'de> for SourceVisitor {
+            type Value = Source;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("where a message comes from")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Source, A::Error> {
+                let (mut kind, mut generation, mut fields) = (None, None, Map::new());
+                while let Some(key) = map.next_key::<String>()? {
+                    let is_second = match key.as_str() {
+                        KIND => kind.replace(map.next_value()?).is_some(),
+                        GENERATION => generation.replace(map.next_value()?).is_some(),
+                        _ => {
+                            fields.insert(key, map.next_value()?);
+                            continue;
+                        }
+                    };
+                    if is_second {
+                        return Err(A::Error::custom(format_args!("duplicate field `{key}`")));
+                    }
+                }
+                Ok(Source {
+                    kind: kind.ok_or_else(|| A::Error::missing_field(KIND))?,
+                    generation: generation.unwrap_or_default(),
+                    fields,
+                })
+            }
+        }
+        from.deserialize_map(SourceVisitor)
+    }
+}
+
+const KIND: &str = "kind";
+const GENERATION: &str = "generation";
 
 impl Source {
     /// A source of `kind`.

@@ -1,6 +1,7 @@
 //! What a parent's session says of its children: `subagent/started` and `subagent/settled`.
 
 use offshoot_agent::{AgentId, CallId, Extension, RunId};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{Mode, Outcome, TreeUsage, compose};
@@ -72,9 +73,9 @@ impl RunRecord {
         if event.kind != SETTLED {
             return None;
         }
-        let of = |key: &str| event.fields.get(key).cloned();
-        let outcome = serde_json::from_value(of("outcome")?).ok()?;
-        let usage = of("usage").and_then(|usage| serde_json::from_value(usage).ok());
+        let outcome = Outcome::deserialize(event.fields.get("outcome")?).ok()?;
+        let usage = event.fields.get("usage");
+        let usage = usage.and_then(|usage| TreeUsage::deserialize(usage).ok());
         Some((Self::read(event)?, outcome, usage.unwrap_or_default()))
     }
 

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use offshoot_agent::{AgentId, EventFold, Extension, Projection, RunId};
 
@@ -38,7 +40,7 @@ pub(crate) struct RunPast {
 struct Open {
     /// Its place among all runs.
     at: u64,
-    run: RunRecord,
+    run: Arc<RunRecord>,
     /// Whether it began in this residency.
     present: bool,
 }
@@ -48,7 +50,7 @@ struct Child {
     /// The place of its first run.
     at: u64,
     /// Its last run.
-    last: RunRecord,
+    last: Arc<RunRecord>,
     /// What all its settled runs cost together.
     cost: TreeUsage,
 }
@@ -56,7 +58,8 @@ struct Child {
 /// The runs that ended last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
-    ids: VecDeque<RunId>,
+    ids: HashSet<RunId>,
+    order: VecDeque<RunId>,
     /// The greatest id that is no longer among them. Ids are in the order of their making.
     forgotten: Option<RunId>,
 }
@@ -67,10 +70,14 @@ impl Recent {
     }
 
     pub(crate) fn push(&mut self, id: RunId) {
-        if self.ids.len() == RECENT {
-            self.forgotten = self.forgotten.take().max(self.ids.pop_front());
+        if self.order.len() == RECENT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+            self.forgotten = self.forgotten.take().max(Some(oldest));
         }
-        self.ids.push_back(id);
+        self.ids.insert(id.clone());
+        self.order.push_back(id);
     }
 }
 
@@ -106,13 +113,17 @@ impl RunPast {
     fn begin(&mut self, run: RunRecord) {
         let at = self.count;
         self.count += 1;
-        let child = self.children.entry(run.child.clone());
-        let child = child.or_insert_with(|| Child {
-            at,
-            last: run.clone(),
-            cost: TreeUsage::default(),
-        });
-        child.last = run.clone();
+        let run = Arc::new(run);
+        match self.children.entry(run.child.clone()) {
+            Entry::Occupied(mut child) => child.get_mut().last = Arc::clone(&run),
+            Entry::Vacant(place) => {
+                place.insert(Child {
+                    at,
+                    last: Arc::clone(&run),
+                    cost: TreeUsage::default(),
+                });
+            }
+        }
         let present = true;
         let id = run.run_id.clone();
         self.open.insert(id, Open { at, run, present });
@@ -151,7 +162,9 @@ impl RunPast {
     fn open_where(&self, wanted: impl Fn(&Open) -> bool) -> Vec<RunRecord> {
         let mut open: Vec<_> = self.open.values().filter(|open| wanted(open)).collect();
         open.sort_unstable_by_key(|open| open.at);
-        open.into_iter().map(|open| open.run.clone()).collect()
+        open.into_iter()
+            .map(|open| RunRecord::clone(&open.run))
+            .collect()
     }
 
     pub(crate) fn has_open_runs(&self) -> bool {
@@ -170,7 +183,7 @@ impl RunPast {
         children.sort_unstable_by_key(|child| child.at);
         let children = children.into_iter();
         children
-            .map(|child| (child.last.clone(), child.cost))
+            .map(|child| (RunRecord::clone(&child.last), child.cost))
             .collect()
     }
 

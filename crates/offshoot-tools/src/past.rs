@@ -147,11 +147,10 @@ impl TaskPast {
     }
 
     fn end_run(&mut self, event: &Extension) {
-        let Some((run, outcome, _)) = RunRecord::read_settled(event) else {
+        let Some(id) = task_id(event) else {
             return;
         };
-        let id = run.task_id.and_then(|id| id.parse::<TaskId>().ok());
-        let Some(id) = id else {
+        let Some((run, outcome, _)) = RunRecord::read_settled(event) else {
             return;
         };
         let open = self.open.get_mut(&id).map(|(_, task)| task);

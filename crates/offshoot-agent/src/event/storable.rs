@@ -3,64 +3,55 @@
 
 use serde_json::{Map, Value};
 
-use super::Event;
+use super::{Event, Extension};
 use crate::Source;
 
-/// Event types of this crate. An event of such a type that does not have its fields is corrupt,
+/// Whether a type is one of this crate's. An event of such a type that does not have its fields is corrupt,
 /// while one of an unknown type belongs to a crate above.
-pub(super) const OWN_TYPES: [&str; 15] = [
-    "session/start",
-    "inbox/inserted",
-    "inbox/moved",
-    "inbox/claimed",
-    "inbox/discarded",
-    "turn/start",
-    "turn/end",
-    "step/start",
-    "step/end",
-    "message/user",
-    "message/assistant",
-    "tool/call",
-    "tool/result",
-    "agent/stopped",
-    "agent/status",
-];
+pub(super) fn is_own(kind: &str) -> bool {
+    is_own_name(kind.as_bytes())
+}
+
+/// Asked of every line of a log: a comparison by length and content, and not of one text after the other.
+fn is_own_name(kind: &[u8]) -> bool {
+    matches!(
+        kind,
+        b"session/start"
+            | b"inbox/inserted"
+            | b"inbox/moved"
+            | b"inbox/claimed"
+            | b"inbox/discarded"
+            | b"turn/start"
+            | b"turn/end"
+            | b"step/start"
+            | b"step/end"
+            | b"message/user"
+            | b"message/assistant"
+            | b"tool/call"
+            | b"tool/result"
+            | b"agent/stopped"
+            | b"agent/status"
+    )
+}
 
 /// Whether the first part of a type is one that this crate names events with.
 fn is_own_family(kind: &str) -> bool {
-    let family = |kind: &str| kind.split_once('/').map(|(family, _)| family.to_owned());
-    let of = family(kind);
-    of.is_some() && OWN_TYPES.iter().any(|own| family(own) == of)
+    let family = kind.split_once('/').map(|(family, _)| family);
+    matches!(
+        family,
+        Some("session" | "inbox" | "turn" | "step" | "message" | "tool" | "agent")
+    )
 }
 
 /// Whether a line whose type begins like this is one of this crate's events.
 pub(crate) fn is_of_this_crate(start_of_type: &[u8]) -> bool {
-    OWN_TYPES.iter().any(|own| {
-        let rest = start_of_type.strip_prefix(own.as_bytes());
-        rest.is_some_and(|rest| rest.first() == Some(&b'"'))
-    })
+    let end = start_of_type.iter().position(|byte| *byte == b'"');
+    end.is_some_and(|end| is_own_name(&start_of_type[..end]))
 }
 
-/// What is wrong with an event that was read as one of a crate above.
-pub(super) enum Misread {
-    /// It is one of this crate's, and lacks its fields.
-    Incomplete,
-    /// It is one of this crate's in a newer version.
-    Unknown,
-}
-
-/// Says why an event that was read cannot be one of a crate above.
-pub(super) fn misread(event: &Event) -> Option<Misread> {
-    let Event::Extension(extension) = event else {
-        return None;
-    };
-    if OWN_TYPES.contains(&extension.kind.as_str()) {
-        Some(Misread::Incomplete)
-    } else if is_own_family(&extension.kind) && !extension.is_ignorable() {
-        Some(Misread::Unknown)
-    } else {
-        None
-    }
+/// Whether an event that was read as one of a crate above is one of a newer version of this one.
+pub(super) fn is_of_newer(extension: &Extension) -> bool {
+    is_own_family(&extension.kind) && !extension.is_ignorable()
 }
 
 /// Fields of `session/start` that `extra` stands beside.
@@ -208,10 +199,12 @@ mod tests {
             .filter_map(|rest| rest.split_once('"').map(|(name, _)| name))
             .filter(|name| name.contains('/'))
             .collect();
-        let mut listed = OWN_TYPES.to_vec();
-        listed.sort_unstable();
-        let mut named_sorted = named.clone();
-        named_sorted.sort_unstable();
-        assert_eq!(named_sorted, listed);
+        assert_eq!(named.len(), 15);
+        assert!(named.iter().all(|name| is_own(name) && is_own_family(name)));
+        let read = include_str!("read.rs");
+        let is_read = |name: &&str| read.contains(&format!("\"{name}\""));
+        assert!(named.iter().all(is_read), "each is read as what it is");
+        assert!(!is_own("turn/starts") && !is_own("turn") && !is_own_family("turn"));
+        assert!(is_own_family("turn/later") && !is_own_family("turns/start"));
     }
 }

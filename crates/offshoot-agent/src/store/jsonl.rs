@@ -466,7 +466,7 @@ mod tests {
         let error = store.open(&id, &mut |_| {});
         let error = error.expect_err("a refusal").to_string();
         assert!(
-            error.ends_with(".jsonl:3: a turn/start event without its fields"),
+            error.contains(".jsonl:3: expected an event: a turn/start event: missing field"),
             "{error}"
         );
     }

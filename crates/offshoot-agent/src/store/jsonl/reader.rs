@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use memchr::memmem;
+
 use super::header::{self, Header};
 use super::outline::Outline;
 use super::{corrupt, io};
@@ -199,7 +201,7 @@ const PREFIX: usize = 128;
 
 /// The `seq` of an event that nothing depends on; `None` for another one, and for what is not sure.
 ///
-/// Most lines are told by their type alone. The others are read without keeping anything of them, as
+/// Most lines are told by their type alone, or by what they do not have. The others are read without keeping anything of them, as
 /// strictly as when everything is kept: what only looks at a log and who goes on with it agree.
 fn seq_of_ignorable(line: &[u8]) -> Option<u64> {
     const BEFORE: &[u8] = b"\"event\":{\"type\":\"";
@@ -208,7 +210,7 @@ fn seq_of_ignorable(line: &[u8]) -> Option<u64> {
         .windows(BEFORE.len())
         .position(|bytes| bytes == BEFORE)?;
     let kind = &head[at + BEFORE.len()..];
-    if crate::event::is_of_this_crate(kind) {
+    if crate::event::is_of_this_crate(kind) || memmem::find(line, b"\"ignorable\"").is_none() {
         return None;
     }
     let outline: Outline = serde_json::from_slice(line).ok()?;
