@@ -430,7 +430,11 @@ impl StoredEvent {
     /// [`StoreError::Corrupt`] for what is not an event, and [`StoreError::UnknownEvent`] for one that
     /// only a newer version of this crate understands.
     pub fn from_json(json: &[u8], place: impl FnOnce() -> String) -> Result<Self, StoreError> {
-        let stored = serde_json::from_slice::<Self>(json);
+        // Looked at as a whole, and not text by text.
+        let stored = match std::str::from_utf8(json) {
+            Ok(text) => serde_json::from_str::<Self>(text),
+            Err(_) => serde_json::from_slice(json),
+        };
         let stored = stored.map_err(|error| format!("expected an event: {error}"));
         match stored {
             Ok(Self {

@@ -1,5 +1,6 @@
 //! Ids of agents, messages, runs and calls.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -50,6 +51,12 @@ macro_rules! id {
                 Self(offshoot_core::fresh_id().into())
             }
 
+            /// Whether a text can be an id.
+            #[must_use]
+            pub fn is_valid(text: &str) -> bool {
+                is_id(text)
+            }
+
             /// The id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
@@ -76,6 +83,12 @@ macro_rules! id {
         impl From<$name> for String {
             fn from(id: $name) -> String {
                 id.0.as_ref().to_owned()
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
             }
         }
 

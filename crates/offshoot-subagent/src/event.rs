@@ -70,34 +70,70 @@ impl RunRecord {
     /// another event, or is not whole.
     #[must_use]
     pub fn read_settled(event: &Extension) -> Option<(Self, Outcome, TreeUsage)> {
+        let end = RunEvent::settled(event)?;
+        let (outcome, usage) = end.end?;
+        Some((end.record()?, outcome, usage))
+    }
+}
+
+/// What an event says of a run, where it stands.
+pub(crate) struct RunEvent<'a> {
+    pub(crate) child: &'a str,
+    pub(crate) run_id: &'a str,
+    provider: &'a str,
+    mode: Mode,
+    pub(crate) call_id: Option<&'a str>,
+    event: &'a Extension,
+    /// How the run ended, and what it cost, of a settlement.
+    pub(crate) end: Option<(Outcome, TreeUsage)>,
+}
+
+impl<'a> RunEvent<'a> {
+    /// What an event of either type says; absent when it is another event, or is not whole.
+    pub(crate) fn read(event: &'a Extension) -> Option<Self> {
+        match event.kind.as_str() {
+            STARTED => Self::of(event, None),
+            SETTLED => Self::settled(event),
+            _ => None,
+        }
+    }
+
+    fn settled(event: &'a Extension) -> Option<Self> {
         if event.kind != SETTLED {
             return None;
         }
         let outcome = Outcome::deserialize(event.fields.get("outcome")?).ok()?;
         let usage = event.fields.get("usage");
         let usage = usage.and_then(|usage| TreeUsage::deserialize(usage).ok());
-        Some((Self::read(event)?, outcome, usage.unwrap_or_default()))
+        Self::of(event, Some((outcome, usage.unwrap_or_default())))
     }
 
-    /// The run that a start tells of.
-    pub(crate) fn read_started(event: &Extension) -> Option<Self> {
-        (event.kind == STARTED).then(|| Self::read(event))?
-    }
-
-    fn read(event: &Extension) -> Option<Self> {
+    fn of(event: &'a Extension, end: Option<(Outcome, TreeUsage)>) -> Option<Self> {
         let mode = match event.field("mode")? {
             "one-shot" => Mode::OneShot,
             "continuable" => Mode::Continuable,
             _ => return None,
         };
         Some(Self {
-            child: event.field("child")?.parse().ok()?,
-            run_id: event.field("run_id")?.parse().ok()?,
-            provider: event.field("provider")?.to_owned(),
+            child: event.field("child").filter(|id| AgentId::is_valid(id))?,
+            run_id: event.field("run_id").filter(|id| RunId::is_valid(id))?,
+            provider: event.field("provider")?,
             mode,
-            label: compose::label(event.field("label").unwrap_or_default()),
-            task_id: event.field("task_id").map(str::to_owned),
-            call_id: event.field("call_id").map(|id| CallId(id.to_owned())),
+            call_id: event.field("call_id"),
+            event,
+            end,
+        })
+    }
+
+    pub(crate) fn record(&self) -> Option<RunRecord> {
+        Some(RunRecord {
+            child: self.child.parse().ok()?,
+            run_id: self.run_id.parse().ok()?,
+            provider: self.provider.to_owned(),
+            mode: self.mode,
+            label: compose::label(self.event.field("label").unwrap_or_default()),
+            task_id: self.event.field("task_id").map(str::to_owned),
+            call_id: self.call_id.map(|id| CallId(id.to_owned())),
         })
     }
 }

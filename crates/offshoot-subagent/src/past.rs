@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use offshoot_agent::{AgentId, EventFold, Extension, Projection, RunId};
 
-use crate::event::{EVENT_TYPES, RunRecord, has_children};
+use crate::event::{EVENT_TYPES, RunEvent, RunRecord, has_children};
 use crate::{Mode, Outcome, TreeUsage};
 
 /// So many of the runs that ended last are known by their ids.
 const RECENT: usize = 256;
 
 /// A run that has ended, how, and what it cost.
-pub(crate) type End = (RunRecord, Outcome, TreeUsage);
+pub(crate) type End = (Arc<RunRecord>, Outcome, TreeUsage);
 
 /// The children of a session. As large as what a listing shows of them, and what is open: a one-shot run
 /// without children of its own leaves nothing.
@@ -32,7 +32,7 @@ pub(crate) struct RunPast {
     /// The runs of calls that ended in the last step.
     call_ends: Vec<End>,
     /// The last one that ended, of those that began.
-    last_end: Option<Box<End>>,
+    last_end: Option<End>,
     recent: Recent,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    pub(crate) fn has(&self, id: &RunId) -> bool {
+    pub(crate) fn has(&self, id: &str) -> bool {
         self.ids.contains(id)
     }
 
@@ -85,10 +85,12 @@ impl EventFold for RunPast {
     const CLAIMS: &'static [&'static str] = &EVENT_TYPES;
 
     fn apply(&mut self, event: &Extension) {
-        if let Some(run) = RunRecord::read_started(event) {
-            self.begin(run);
-        } else if let Some(end) = RunRecord::read_settled(event) {
-            self.end(end, has_children(event));
+        let Some(said) = RunEvent::read(event) else {
+            return;
+        };
+        match said.end {
+            None => said.record().into_iter().for_each(|run| self.begin(run)),
+            Some((outcome, usage)) => self.end(&said, outcome, usage, has_children(event)),
         }
     }
 
@@ -129,24 +131,30 @@ impl RunPast {
         self.open.insert(id, Open { at, run, present });
     }
 
-    fn end(&mut self, end: End, has_children: bool) {
-        let (run, _, usage) = &end;
-        self.recent.push(run.run_id.clone());
-        if let Some(child) = self.children.get_mut(&run.child) {
-            child.cost += *usage;
+    fn end(&mut self, said: &RunEvent<'_>, outcome: Outcome, usage: TreeUsage, below: bool) {
+        if let Some(child) = self.children.get_mut(said.child) {
+            child.cost += usage;
             // Nobody lists it, nor anything below it.
-            if child.last.mode == Mode::OneShot && !has_children {
-                self.children.remove(&run.child);
+            if child.last.mode == Mode::OneShot && !below {
+                self.children.remove(said.child);
             }
         }
-        let begun = self.open.remove(&run.run_id);
+        let begun = self.open.remove(said.run_id);
         if begun.as_ref().is_some_and(|open| open.present) {
-            self.below.add_below(*usage);
+            self.below.add_below(usage);
         }
+        self.last_end = begun.map(|open| (open.run, outcome, usage));
+        let run = match &self.last_end {
+            Some((run, ..)) => Arc::clone(run),
+            None => match said.record() {
+                Some(run) => Arc::new(run),
+                None => return,
+            },
+        };
+        self.recent.push(run.run_id.clone());
         if self.in_step && run.call_id.is_some() {
-            self.call_ends.push(end.clone());
+            self.call_ends.push((run, outcome, usage));
         }
-        self.last_end = begun.is_some().then(|| Box::new(end));
     }
 
     /// The runs that have not settled, in the order of their beginnings.
@@ -198,7 +206,7 @@ impl RunPast {
 
     /// The last run that ended, if it began: nobody was told of one whose beginning the log refused.
     pub(crate) fn last_end(&self) -> Option<&End> {
-        self.last_end.as_deref()
+        self.last_end.as_ref()
     }
 
     /// Whether this run is open, or is over; unknown of one from long ago, which the log tells.
@@ -206,7 +214,7 @@ impl RunPast {
         if self.open.contains_key(run) {
             return Some(Known::Open);
         }
-        if self.recent.has(run) {
+        if self.recent.has(run.as_str()) {
             return Some(Known::Ended);
         }
         match self.recent.forgotten.as_ref().is_some_and(|it| run <= it) {

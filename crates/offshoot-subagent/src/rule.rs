@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use offshoot_agent::{AgentId, EventCheck, EventRule, Extension, Fold, RunId};
 
-use crate::event::{EVENT_TYPES, RunRecord};
+use crate::event::{EVENT_TYPES, RunEvent};
 use crate::past::{Recent, RunPast};
 
 /// What a session may say of its children: runs that are whole, each begun once, each ended once, and none
@@ -39,33 +39,34 @@ struct Runs {
 }
 
 fn judge(session: &AgentId, runs: &mut Runs, event: &Extension) -> Result<(), String> {
-    let started = RunRecord::read_started(event);
-    let is_start = started.is_some();
-    let run = started.or_else(|| RunRecord::read_settled(event).map(|(run, ..)| run));
-    let Some(run) = run else {
+    let Some(said) = RunEvent::read(event) else {
         return Err(format!("a {} event without its fields", event.kind));
     };
-    let RunRecord { child, run_id, .. } = run;
-    if child == *session {
+    let RunEvent { child, run_id, .. } = said;
+    if child == session.as_str() {
         return Err(format!("the session is its own child in the run {run_id}"));
     }
-    let of = runs.open.get(&run_id);
-    if let Some(of) = of.filter(|of| **of != child) {
+    let of = runs.open.get(run_id);
+    if let Some(of) = of.filter(|of| of.as_str() != child) {
         return Err(format!(
             "the run {run_id} is one of {of}, and here of {child}"
         ));
     }
-    let has_ended = runs.ended.has(&run_id);
-    match is_start {
+    let has_ended = runs.ended.has(run_id);
+    let (child_id, id) = (child.parse(), run_id.parse());
+    let (Ok(child_id), Ok(id)) = (child_id, id) else {
+        return Err(format!("impossible ids {child:?} and {run_id:?}"));
+    };
+    match said.end.is_none() {
         true if of.is_some() || has_ended => Err(format!("the run {run_id} was started before")),
         true => {
-            runs.open.insert(run_id, child);
+            runs.open.insert(id, child_id);
             Ok(())
         }
         false if has_ended => Err(format!("the run {run_id} ended before")),
         false => {
-            runs.open.remove(&run_id);
-            runs.ended.push(run_id);
+            runs.open.remove(run_id);
+            runs.ended.push(id);
             Ok(())
         }
     }

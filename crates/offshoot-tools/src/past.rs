@@ -150,14 +150,14 @@ impl TaskPast {
         let Some(id) = task_id(event) else {
             return;
         };
-        let Some((run, outcome, _)) = RunRecord::read_settled(event) else {
-            return;
-        };
         let open = self.open.get_mut(&id).map(|(_, task)| task);
         let ended = self.reported.iter_mut().chain(self.last_end.as_deref_mut());
         let ended = ended.map(|end| &mut end.task).filter(|task| task.id == id);
         for task in open.into_iter().chain(ended) {
-            task.run = Some((run.child.clone(), outcome));
+            let end = RunRecord::read_settled(event);
+            task.run = end
+                .map(|(run, outcome, _)| (run.child, outcome))
+                .or(task.run.take());
         }
     }
 

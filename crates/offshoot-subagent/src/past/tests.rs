@@ -1,10 +1,12 @@
 //! The fold against what the events themselves say.
 
+use std::sync::Arc;
+
 use offshoot_agent::{AgentId, EventFold, Extension, RunId, Usage};
 use proptest::prelude::*;
 
 use super::{End, Known, RECENT, RunPast};
-use crate::event::RunRecord;
+use crate::event::{RunEvent, RunRecord};
 use crate::{Mode, Outcome, TreeUsage};
 
 fn run_id(n: usize) -> RunId {
@@ -86,7 +88,11 @@ impl Everything {
     }
 
     fn end(&mut self, run: RunRecord, below: bool) {
-        let end = (run, Outcome::Completed, cost(self.ended.len() as u64 + 1));
+        let end = (
+            Arc::new(run),
+            Outcome::Completed,
+            cost(self.ended.len() as u64 + 1),
+        );
         let open = self.open();
         if open
             .iter()
@@ -105,19 +111,22 @@ impl Everything {
     fn children(&self, history: &[Extension]) -> Vec<(RunRecord, TreeUsage)> {
         let mut kept: Vec<(RunRecord, TreeUsage)> = Vec::new();
         for event in history {
-            if let Some(run) = RunRecord::read_started(event) {
-                match kept.iter_mut().find(|(it, _)| it.child == run.child) {
+            let said = RunEvent::read(event).expect("a run");
+            let run = said.record().expect("a run");
+            match said.end {
+                None => match kept.iter_mut().find(|(it, _)| it.child == run.child) {
                     Some((last, _)) => *last = run,
                     None => kept.push((run, TreeUsage::default())),
+                },
+                Some((_, usage)) => {
+                    if let Some((_, cost)) = kept.iter_mut().find(|(it, _)| it.child == run.child) {
+                        *cost += usage;
+                    }
+                    let below = event.fields.contains_key("has_children");
+                    kept.retain(|(it, _)| {
+                        it.child != run.child || it.mode == Mode::Continuable || below
+                    });
                 }
-            } else if let Some((run, _, usage)) = RunRecord::read_settled(event) {
-                if let Some((_, cost)) = kept.iter_mut().find(|(it, _)| it.child == run.child) {
-                    *cost += usage;
-                }
-                let below = event.fields.contains_key("has_children");
-                kept.retain(|(it, _)| {
-                    it.child != run.child || it.mode == Mode::Continuable || below
-                });
             }
         }
         kept
