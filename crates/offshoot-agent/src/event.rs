@@ -248,10 +248,10 @@ pub enum Event {
         /// The message.
         message: Arc<Message>,
         /// The waiting message that it was put in front of; absent: at the end.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<MessageId>,
         /// Whether it is no reason for a step or a turn.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
         passive: bool,
     },
     /// A waiting message has another place.
@@ -262,7 +262,7 @@ pub enum Event {
         /// The list that it waits in now.
         target: Target,
         /// The waiting message that it was put in front of; absent: at the end.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<MessageId>,
     },
     /// A message left the inbox for a step of a turn.
@@ -361,10 +361,10 @@ pub enum Event {
         /// How.
         reason: TurnEndReason,
         /// Who cancelled it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
         /// What failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The agent was stopped, and no turn says so with its end, or not in time: until the next message

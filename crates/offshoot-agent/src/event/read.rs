@@ -314,6 +314,8 @@ enum Own {
         message: Arc<Message>,
         #[serde(default)]
         before: Option<MessageId>,
+        #[serde(default)]
+        passive: bool,
     },
     #[serde(rename = "inbox/moved")]
     InboxMoved {

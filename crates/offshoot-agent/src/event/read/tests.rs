@@ -24,6 +24,8 @@ enum Derived {
         message: Arc<Message>,
         #[serde(default)]
         before: Option<MessageId>,
+        #[serde(default)]
+        passive: bool,
     },
     #[serde(rename = "inbox/moved")]
     InboxMoved {
@@ -126,6 +128,7 @@ fn field() -> impl Strategy<Value = (&'static str, Value)> {
         "inherited",
         "status",
         "ignorable",
+        "passive",
         "later",
     ];
     let values = vec![
