@@ -24,6 +24,7 @@ use agent_client_protocol::{
 };
 use futures::future::{BoxFuture, join_all};
 use offshoot_agent::{Agent, AgentId};
+use offshoot_core::process::can_enter;
 use offshoot_core::text::one_line;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -391,11 +392,13 @@ fn session_id(params: &Value) -> Result<&str, Error> {
 fn folder(params: &Value) -> Result<PathBuf, Error> {
     let path = params.get("cwd").and_then(Value::as_str);
     let path = PathBuf::from(path.ok_or_else(|| invalid("expected `cwd`, a folder"))?);
-    if path.is_absolute() && path.is_dir() {
-        return Ok(path);
-    }
+    let why = match can_enter(&path) {
+        Ok(()) if path.is_absolute() => return Ok(path),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => format!("{error}; "),
+        _ => String::new(),
+    };
     let path = one_line(&path.to_string_lossy(), 200);
     Err(invalid(format_args!(
-        "cwd: {path}: expected the absolute path of a folder"
+        "cwd: {path}: {why}expected the absolute path of a folder"
     )))
 }

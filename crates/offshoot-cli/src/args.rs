@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use offshoot::core::text;
 use offshoot::tools::schema::Variant;
 
 use crate::fault::Fault;
@@ -231,7 +232,8 @@ pub(crate) fn parse() -> Result<Command, Fault> {
 }
 
 fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Fault> {
-    match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    match Cli::try_parse_from(&args) {
         Ok(cli) => Ok(cli.command),
         Err(error)
             if matches!(
@@ -248,8 +250,17 @@ fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Fault
                 _ => Ok(Command::Done),
             }
         }
+        Err(error) if error.kind() == ErrorKind::InvalidUtf8 => Err(Fault::usage(no_text(&args))),
         Err(error) => Err(Fault::usage(one_line(&error))),
     }
+}
+
+/// The arguments that are no text. Which of them should be one, the parser does not say.
+fn no_text(args: &[OsString]) -> String {
+    let bad = args.iter().filter(|arg| arg.to_str().is_none());
+    let shown = bad.map(|arg| format!("`{}`", text::one_line(&arg.to_string_lossy(), 80)));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    format!("{shown}: expected text in UTF-8 (see `offshoot --help`)")
 }
 
 /// The problem alone, without the usage that follows it.

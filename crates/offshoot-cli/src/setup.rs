@@ -1,10 +1,12 @@
 //! What a run stands on, read and checked before anything starts: script, configuration, folders.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offshoot::agent::{JsonlStore, SyncPolicy};
 use offshoot::config::{Config, ConfigLayers, read_text};
+use offshoot::core::process::can_enter;
 use offshoot::core::text::one_line;
 use offshoot::driver::Model;
 use offshoot::driver::script::Script;
@@ -124,10 +126,11 @@ pub(crate) fn cwd(path: Option<&Path>) -> Result<Option<PathBuf>, Fault> {
         Fault::usage(format_args!("--cwd: {path}: {what}; expected a folder"))
     };
     let folder = path.canonicalize().map_err(|error| fault(&error))?;
-    if !folder.is_dir() {
-        return Err(fault(&"not a folder"));
+    match can_enter(&folder) {
+        Ok(()) => Ok(Some(folder)),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(fault(&"not a folder")),
+        Err(error) => Err(fault(&error)),
     }
-    Ok(Some(folder))
 }
 
 /// Where relative paths of programs begin: the folder of the option, else the current one.

@@ -34,6 +34,6 @@ pub use env::{EnvPolicy, looks_secret};
 pub use error::SpawnError;
 pub use guardian::Guardian;
 pub use lines::{Line, LineReader};
-pub use program::{Program, ProgramConfig, ProgramRun, Reach};
+pub use program::{Program, ProgramConfig, ProgramRun, Reach, can_enter};
 pub use subreaper::Subreaper;
 pub use tail::TailText;

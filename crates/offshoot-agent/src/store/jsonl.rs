@@ -40,7 +40,11 @@ impl JsonlStore {
     /// [`StoreError::Io`] when the folder cannot be made or written to.
     pub fn open_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let folder = folder.into();
-        make_private(&folder).map_err(|error| io(&folder, error))?;
+        make_private(&folder).map_err(|error| match error.kind() {
+            // Of a folder that is there nothing is made.
+            ErrorKind::AlreadyExists => io(&folder, ErrorKind::NotADirectory.into()),
+            _ => io(&folder, error),
+        })?;
         // Asked now, so that an unwritable folder is an error at the start and not at the first event.
         let probe = folder.join(format!(".probe-{}", offshoot_core::fresh_id()));
         File::create(&probe)

@@ -3,6 +3,7 @@
 mod acp;
 mod demo;
 mod environment;
+mod files;
 mod inputs;
 mod programs;
 mod run;

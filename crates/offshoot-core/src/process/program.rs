@@ -246,18 +246,25 @@ fn length(command: &Command) -> usize {
     name + arguments.chain(variables).sum::<usize>()
 }
 
-/// Without this check a missing directory reads as if the program were missing.
+/// Without this check a directory that cannot be used reads as if the program could not.
 fn check_directory(path: &Path) -> Result<(), SpawnError> {
-    let error = |source| SpawnError::Directory {
+    can_enter(path).map_err(|source| SpawnError::Directory {
         path: path.to_owned(),
         source,
-    };
-    let found = std::fs::metadata(path).map_err(error)?;
-    if found.is_dir() {
-        Ok(())
-    } else {
-        Err(error(io::ErrorKind::NotADirectory.into()))
+    })
+}
+
+/// Whether a program can run in `path`: it is a directory, and may be entered.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn can_enter(path: &Path) -> io::Result<()> {
+    if !std::fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
     }
+    // To see what is in it, itself, takes the right to enter it.
+    std::fs::metadata(path.join(".")).map(|_| ())
 }
 
 enum Phase {

@@ -8,6 +8,7 @@ use std::path::Path;
 const LIMIT: u64 = 16 * 1024 * 1024;
 
 /// Reads a text that somebody has named, of at most 16 MiB: it may be a pipe, and it may be without end.
+/// A mark of the byte order at its beginning is left out.
 ///
 /// # Errors
 ///
@@ -22,6 +23,10 @@ fn read_limited(from: impl Read, limit: u64) -> io::Result<String> {
     if bytes.len() as u64 > limit {
         let what = format!("it has more than {limit} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    // A mark of the byte order, which some editors put before a text, is no part of it.
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
     }
     let utf8 = String::from_utf8(bytes);
     utf8.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
@@ -38,5 +43,12 @@ mod tests {
         let whole = read_limited(io::repeat(b' ').take(100), 100).expect("a text");
         assert_eq!(whole.len(), 100);
         assert!(read_limited(&b"\xff"[..], 100).is_err());
+    }
+
+    #[test]
+    fn a_mark_of_the_byte_order_is_left_out_once_and_only_at_the_beginning() {
+        let read = |text: &str| read_limited(text.as_bytes(), 100).expect("a text");
+        assert_eq!(read("\u{feff}a\u{feff}b"), "a\u{feff}b");
+        assert_eq!(read("\u{feff}"), "");
     }
 }

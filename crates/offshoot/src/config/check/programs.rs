@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use offshoot_core::process::can_enter;
 
 use super::super::Config;
 use super::super::children::{BUILT_IN, BackgroundMode, SubagentConfig};
@@ -128,9 +131,11 @@ pub(in super::super) fn missing_folder(
             None => return None,
         };
         let path_shown = path.display();
-        let why = match path.metadata() {
-            Ok(it) if it.is_dir() => return None,
-            Ok(_) => format!("{path_shown} is no folder"),
+        let why = match can_enter(&path) {
+            Ok(()) => return None,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                format!("{path_shown} is no folder")
+            }
             Err(error) => format!("{path_shown}: {error}"),
         };
         Some((
