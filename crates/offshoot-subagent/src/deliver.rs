@@ -237,7 +237,9 @@ impl Subagents {
         opening.tie()?;
         let session = Session::Stored { extra, kit };
         let begun = opening.complete(session, message, verb, Pending::Keep);
-        match begun.await {
+        let begun = begun.await;
+        self.0.damaged.note(target, &begun);
+        match begun {
             Ok(delivered) => Ok(Some(Sent {
                 message_id: delivered.message_id,
                 destination: Destination::Resumed,

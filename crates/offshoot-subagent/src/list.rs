@@ -19,7 +19,8 @@ pub enum ChildStatus {
     Idle,
     /// It is not resident; a message resumes it.
     Ready,
-    /// It is not resident, and its session cannot be read or is not that of this child.
+    /// It is not resident, and its session cannot be read or is not that of this child. A listing reads only
+    /// the beginning of a session; what is damaged further on is known since the child could not be resumed.
     Broken,
 }
 
@@ -115,9 +116,10 @@ impl Subagents {
             Some(agent) => agent.with_projection(|p| p.start().cloned()),
             None => self.session_start(child),
         };
-        let whole = start.is_some_and(|start| {
-            start.parent.as_ref() == Some(parent) && Descriptor::read(&start).is_some()
-        });
+        let whole = !self.0.damaged.has(child)
+            && start.is_some_and(|start| {
+                start.parent.as_ref() == Some(parent) && Descriptor::read(&start).is_some()
+            });
         let resident = self.children().look(child).filter(|_| whole);
         let resident = resident.map(|mut look| {
             look.usage += cost;

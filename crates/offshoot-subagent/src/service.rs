@@ -1,18 +1,19 @@
 //! The service that owns delegation in one runtime.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use offshoot_agent::{Agent, AgentHost, AgentId, Extension, Projection};
+use offshoot_agent::{Agent, AgentHost, AgentId, Extension, OpenError, Projection, StoreError};
 
 use crate::ground::Ground;
 use crate::limit::TreeLimit;
+use crate::open::OpenFault;
 use crate::owed::OwedSettlements;
 use crate::resident::Resident;
-use crate::{Capabilities, ChildHost, LocalHost, Provider, RegisterError, StartError};
+use crate::{Capabilities, ChildHost, HostError, LocalHost, Provider, RegisterError, StartError};
 
 /// Limits and times of delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,33 @@ pub(crate) struct Inner {
     residents: Mutex<HashMap<AgentId, Arc<Resident>>>,
     children: Arc<dyn ChildHost>,
     pub(crate) owed: OwedSettlements,
+    pub(crate) damaged: Damaged,
+}
+
+/// Children whose sessions were found damaged when they were to be resumed. A listing reads no more of a
+/// session than its beginning.
+#[derive(Default)]
+pub(crate) struct Damaged(Mutex<HashSet<AgentId>>);
+
+impl Damaged {
+    fn all(&self) -> MutexGuard<'_, HashSet<AgentId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has(&self, child: &AgentId) -> bool {
+        self.all().contains(child)
+    }
+
+    /// What was found when it was to be opened.
+    pub(crate) fn note<T>(&self, child: &AgentId, opened: &Result<T, OpenFault>) {
+        match opened {
+            Ok(_) => drop(self.all().remove(child)),
+            Err(OpenFault::Host(HostError::Open(OpenError::Store(
+                StoreError::Corrupt { .. } | StoreError::UnknownEvent { .. },
+            )))) => drop(self.all().insert(child.clone())),
+            Err(_) => {}
+        }
+    }
 }
 
 /// Delegation in one runtime. Cloning gives another handle to the same service.
@@ -136,6 +164,7 @@ impl Subagents {
             ground,
             residents: Mutex::default(),
             owed: OwedSettlements::default(),
+            damaged: Damaged::default(),
         }))
     }
 

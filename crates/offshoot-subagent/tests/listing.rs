@@ -139,6 +139,40 @@ async fn s243_s253_a_damaged_session_is_listed_as_broken_and_the_walk_goes_on() 
     }
 }
 
+/// The listing reads only the beginning of a session, and goes by what a resumption has found.
+#[tokio::test(start_paused = true)]
+async fn s243_a_child_that_could_not_be_resumed_is_broken_until_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = world(folder.path());
+    let root = family(&before).await;
+    let (id, listed) = (root.id().clone(), before.subagents.list(&root, true));
+    before.close(&root).await;
+    drop((root, before));
+    let child = &listed[1].id;
+    let path = folder.path().join(format!("{child}.jsonl"));
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<_> = whole.lines().collect();
+    lines.remove(4);
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+
+    let after = world(folder.path());
+    let root = after.resume_root(&id);
+    let mut expected = ready(&[("a", 1), ("b", 1), ("d", 1)]);
+    let status = |rows: &[(String, ChildStatus, u32)]| rows[1].1;
+    assert_eq!(status(&rows(&after, &root)), ChildStatus::Ready);
+    let sent = after.subagents.send(&root, child.as_str(), "x", 0).await;
+    assert_eq!(sent.unwrap_err().code(), "NOT_RESUMABLE");
+    expected[1].1 = ChildStatus::Broken;
+    assert_eq!(rows(&after, &root), expected);
+
+    std::fs::write(&path, whole).unwrap();
+    let sent = after.subagents.send(&root, child.as_str(), "x", 0).await;
+    sent.unwrap();
+    soon("rest", root.rest()).await;
+    assert_eq!(status(&rows(&after, &root)), ChildStatus::Ready);
+    after.close(&root).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn s252_a_ring_of_sessions_and_a_deep_chain_are_contained() {
     let world = World::new();
