@@ -77,12 +77,14 @@ pub(crate) fn mcp(args: McpArgs) -> Result<ExitCode, Fault> {
         .context("the asynchronous runtime")?;
     let adopting = orphans::adopt(&asynchronous);
     let served = asynchronous.block_on(async {
+        // First: a session that is resumed is written to.
+        let signals = Signals::listen().context("signals")?;
         let runtime = finish(builder, model);
         let resumed = match &resume {
             Some(id) => Some(runtime.resume_connection(id).map_err(unresumed)?),
             None => None,
         };
-        serve(&runtime, way, resumed).await
+        serve(&runtime, way, resumed, signals).await
     });
     // A read of stdin may still be under way, and nobody can end it.
     asynchronous.shutdown_timeout(Duration::from_millis(100));
@@ -189,9 +191,13 @@ fn tokens(path: &Path) -> Result<Tokens, Fault> {
     Tokens::parse(&text).map_err(|error| fault(&error))
 }
 
-async fn serve(runtime: &Runtime, way: Way, resumed: Option<AgentHandle>) -> Result<(), Fault> {
+async fn serve(
+    runtime: &Runtime,
+    way: Way,
+    resumed: Option<AgentHandle>,
+    mut signals: Signals,
+) -> Result<(), Fault> {
     let server = runtime.mcp_server(env!("CARGO_PKG_VERSION"));
-    let mut signals = Signals::listen().context("signals")?;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     tokio::spawn(async move {

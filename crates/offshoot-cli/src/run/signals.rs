@@ -17,8 +17,13 @@ pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     quit: Signal,
+    /// The time on processors that a limit of the system allows is over; it kills soon.
+    time_over: Signal,
     /// Absent when whoever started this process wants it to go on without a terminal (`nohup`).
     hang_up: Option<Signal>,
+    /// Kept so that a write beyond the size that a limit of the system allows is an error, as on a full
+    /// disk, and no death. Ignored it would be for commands, too.
+    _file_too_large: Signal,
 }
 
 impl Signals {
@@ -28,7 +33,9 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             quit: signal(SignalKind::quit())?,
+            time_over: signal(SignalKind::from_raw(rustix::process::Signal::XCPU.as_raw()))?,
             hang_up: hang_up.transpose()?,
+            _file_too_large: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 
@@ -44,6 +51,7 @@ impl Signals {
             Some(()) = self.interrupt.recv() => Request::Interrupt,
             Some(()) = self.terminate.recv() => Request::Terminate,
             Some(()) = self.quit.recv() => Request::Terminate,
+            Some(()) = self.time_over.recv() => Request::Terminate,
             Some(()) = hung_up => Request::Terminate,
             else => std::future::pending().await,
         }

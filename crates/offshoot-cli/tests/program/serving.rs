@@ -110,7 +110,7 @@ const ORDERLY: &str = "trap 'touch asked; exit' TERM; touch begun; while :; do s
 #[test]
 fn each_signal_that_ends_a_server_ends_what_it_runs_in_order() {
     for kind in ["mcp", "acp"] {
-        for signal in ["INT", "TERM", "HUP", "QUIT"] {
+        for signal in ["INT", "TERM", "HUP", "QUIT", "XCPU"] {
             let place = Place::new();
             let client = Client::runs(&place, kind, ORDERLY);
             appears(&place, "begun");
