@@ -101,8 +101,8 @@ pub struct AgentSettings {
     /// How many events are kept for a subscriber that does not take them. Default 4 096.
     pub event_buffer: NonZeroUsize,
     /// Whether an agent that goes on with a stored session begins with what waits in it and may wake.
-    /// Otherwise, and whatever it is told of its last process, it waits for the next message of a
-    /// user or an agent. Default true.
+    /// Otherwise it waits for a message that wakes: one of a user or an agent, or a notice that comes
+    /// after [`Agent::start`]. What it is told before that, of its last process, is none. Default true.
     pub auto_wake: bool,
 }
 

@@ -586,6 +586,6 @@ impl Projection {
 pub(crate) const REPLACED: &str = "replaced";
 
 /// Whether somebody asked for work with it, as opposed to a notice.
-fn is_work(message: &Message) -> bool {
+pub(crate) fn is_work(message: &Message) -> bool {
     matches!(message.source.kind.as_str(), "user" | "agent")
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use offshoot_agent::{
     Agent, AgentId, AgentSettings, AgentSpec, CancelCause, Event, Extension, Flushed, JsonlStore,
-    OpenError, Pending, Placement, Projection, SessionStore, StoreError, StoredEvent,
+    OpenError, Pending, Placement, Projection, Resumed, SessionStore, StoreError, StoredEvent,
 };
 use support::{Fate, Manner, World, from_agent, notice, soon, user};
 
@@ -339,6 +339,49 @@ async fn a_users_stop_survives_a_restart() {
     step.complete();
     support::soon("idle", agent.idle()).await;
     world.finish(agent).await;
+}
+
+/// Decision 25: a notice that the stop came after does not begin a turn either when the session goes on;
+/// what somebody asked for does, and the wish to go on.
+#[tokio::test(start_paused = true)]
+async fn after_a_users_stop_a_restart_begins_with_no_notice() {
+    for kept in [None, Some(user("go-on")), Some(from_agent("go-on"))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut world = World::in_folder(folder.path());
+        let spec = AgentSpec {
+            id: Some(session()),
+            ..world.spec()
+        };
+        let agent = Agent::create(&world.host, None, spec)
+            .expect("an agent")
+            .into_agent();
+        agent.start();
+        agent.followup(user("a")).expect("accepted");
+        let _step = world.stage.next().await;
+        let early = agent.notify(notice("early", 1), true).expect("accepted");
+        assert_eq!(early.placement, Placement::NextStep);
+        let asked = kept.is_some();
+        if let Some(message) = kept {
+            agent.followup(message).expect("accepted");
+        }
+        agent.cancel(CancelCause::User, Pending::Keep);
+        soon("idle", agent.idle()).await;
+        world.finish(agent).await;
+
+        let mut world = World::in_folder(folder.path());
+        let agent = resumed(&world);
+        agent.start();
+        assert_eq!(agent.is_at_rest(), !asked);
+        if !asked {
+            assert_eq!(agent.resume_parked().expect("open"), Resumed::TurnStarted);
+        }
+        let step = world.stage.next().await;
+        let read = ["early", "go-on"];
+        assert_eq!(step.read(), read[..1 + usize::from(asked)]);
+        step.complete();
+        soon("idle", agent.idle()).await;
+        world.finish(agent).await;
+    }
 }
 
 /// Decision 25: the user's next message lifts the stop, also one before the cancelled turn has ended.

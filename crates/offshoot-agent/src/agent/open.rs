@@ -357,7 +357,9 @@ impl Agent {
         self.close(Pending::Discard)
     }
 
-    /// Lets the agent run: if a message that may wake waits, its turn begins at once.
+    /// Lets the agent run: if a message that may wake waits, its turn begins at once. In a resumed session
+    /// that is so with [`AgentSettings::auto_wake`](crate::AgentSettings::auto_wake), and after a stop by a
+    /// user a notice is no reason. Called again it does nothing.
     pub fn start(&self) {
         self.commit(|state, inner| {
             state.follow_scope(inner);

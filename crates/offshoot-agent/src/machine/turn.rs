@@ -1,6 +1,7 @@
 //! How turns and steps begin and end, and when an agent rests.
 
 use super::{Change, Command, Effects, Machine, Phase, Then};
+use crate::projection::is_work;
 use crate::{Entry, Event, Resumed, SendError, StepOutcome, Target, TurnEndReason};
 
 /// How a turn ended, if nobody cancelled it.
@@ -47,7 +48,11 @@ impl Command for Start {
         machine.phase = Phase::Idle;
         let resumed = machine.projection.activations() > 1;
         let may = asked || machine.limits.auto_wake || !resumed;
-        if machine.closing.is_some() || !may || !machine.projection.inbox().has_waking() {
+        // A stop by a user outlives the process: a notice from before it begins nothing by itself.
+        let stopped = machine.projection.stopped_by_user();
+        let begins = |entry: &Entry| entry.wake && (!stopped || is_work(&entry.message));
+        let begins = machine.projection.inbox().entries().any(begins);
+        if machine.closing.is_some() || !may || !begins {
             return ((), Effects::none());
         }
         // When the log refuses, what waits stays parked.
