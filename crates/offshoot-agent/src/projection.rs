@@ -2,12 +2,11 @@
 //! again after a crash.
 
 mod fold;
+mod ids;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
 use offshoot_core::Timestamp;
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -17,6 +16,7 @@ use crate::{
     Message, MessageId, SessionStart, StoredEvent, ToolResultRecord, TurnEndReason, Usage,
 };
 use fold::{Above, Boundary, Rules};
+use ids::MessageIds;
 
 pub use fold::{EventFold, Fold};
 
@@ -115,9 +115,9 @@ pub struct Projection {
     rules: Option<Rules>,
     above: Option<Box<Above>>,
     last_result: Option<String>,
-    message_ids: HashSet<MessageId, RandomState>,
+    message_ids: MessageIds,
     stopped_by_user: bool,
-    activations: u64,
+    activations: u32,
     /// The last event, if it is one of a crate above.
     last: Option<Arc<Extension>>,
     last_fact: Option<Arc<Extension>>,
@@ -188,7 +188,7 @@ impl Projection {
                 self.cross(Boundary::Residency);
                 self.beginning = true;
                 self.start.get_or_insert_with(|| Arc::clone(start));
-                self.activations += 1;
+                self.activations = self.activations.saturating_add(1);
                 self.past_ms = self.past_ms.saturating_add(self.present_ms());
                 self.span = (stored.time, stored.time);
                 self.activation_at = stored.seq;
@@ -201,7 +201,7 @@ impl Projection {
                 before,
                 passive,
             } => {
-                self.message_ids.insert(message.id.clone());
+                self.message_ids.insert(&message.id);
                 self.heard(message.source.kind.as_str());
                 let entry = Entry {
                     message: message.clone(),
@@ -380,7 +380,7 @@ impl Projection {
     /// How many residencies the session had, the present one included.
     #[must_use]
     pub fn activations(&self) -> u64 {
-        self.activations
+        self.activations.into()
     }
 
     /// The `seq` of the next event.

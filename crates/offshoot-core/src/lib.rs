@@ -20,5 +20,5 @@ mod scope;
 pub mod text;
 
 pub use clock::{SystemClock, Timestamp, WallClock};
-pub use id::fresh_id;
+pub use id::{fresh_id, fresh_id_number};
 pub use scope::{CleanupFailure, CleanupId, CloseReport, Hold, Scope, ScopeClosed, ScopeId};
