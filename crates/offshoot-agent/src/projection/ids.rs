@@ -12,7 +12,10 @@ use crate::MessageId;
 pub(super) struct MessageIds {
     made: HashSet<u128, RandomState>,
     /// Those that somebody else made. Mostly there are none.
-    #[allow(clippy::box_collection, reason = "a word of every agent, where a set is several")]
+    #[allow(
+        clippy::box_collection,
+        reason = "a word of every agent, where a set is several"
+    )]
     others: Option<Box<HashSet<MessageId, RandomState>>>,
 }
 
