@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::{AgentId, CallId, Message, MessageId, StoreError, Target};
 
 use storable::is_of_newer;
-pub(crate) use storable::{check, is_of_this_crate};
+pub(crate) use storable::{check, is_of_this_crate, is_own};
 
 /// How a session came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -430,11 +430,10 @@ impl StoredEvent {
     /// [`StoreError::Corrupt`] for what is not an event, and [`StoreError::UnknownEvent`] for one that
     /// only a newer version of this crate understands.
     pub fn from_json(json: &[u8], place: impl FnOnce() -> String) -> Result<Self, StoreError> {
-        // Looked at as a whole, and not text by text.
-        let stored = match std::str::from_utf8(json) {
-            Ok(text) => serde_json::from_str::<Self>(text),
-            Err(_) => serde_json::from_slice(json),
-        };
+        // Looked at as a whole, and not text by text: a parser passes over what nobody asks for.
+        let text = std::str::from_utf8(json).map_err(|error| error.to_string());
+        let stored = text
+            .and_then(|text| serde_json::from_str::<Self>(text).map_err(|error| error.to_string()));
         let stored = stored.map_err(|error| format!("expected an event: {error}"));
         match stored {
             Ok(Self {

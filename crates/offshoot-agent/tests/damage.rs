@@ -174,6 +174,96 @@ async fn an_event_with_the_number_of_another_is_the_same_fault_for_whoever_looks
     }
 }
 
+/// What one event says of itself in odd ways is read in one way, whoever reads it.
+#[tokio::test(start_paused = true)]
+async fn who_opens_a_log_passes_over_what_is_ignorable_for_who_looks_at_it_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [root, ..] = logs(folder.path()).await;
+    let turn = 1 + root.matches("\"turn/start\"").count();
+    let started = format!("\"turn\":{turn},\"generation\":0,\"ignorable\":true");
+    let a = b"\"type\":\"a/b\",\"ignorable\":true".as_slice();
+    for (before, event) in [
+        (&b""[..], a),
+        (b"", format!("\"type\":\"turn/start\",{started}").as_bytes()),
+        (
+            b"",
+            format!("\"type\":\"turn\\/start\",{started}").as_bytes(),
+        ),
+        (
+            b"",
+            format!("\"type\":\"tur\\u006e/start\",{started}").as_bytes(),
+        ),
+        (
+            b"\"x\":{\"event\":{\"type\":\"a/b\"}},",
+            format!("\"type\":\"turn/start\",{started}").as_bytes(),
+        ),
+        (b"", b"\"type\":\"turn\\/start\",\"ignorable\":true"),
+        (b"", b"\"type\":\"turn\\/later\",\"ignorable\":true"),
+        (b"\"x\":\"\xff\",", a),
+        (b"", b"\"type\":\"a/b\",\"ignorable\":true,\"x\":\"\xff\""),
+        (b"", b"\"type\":\"a/b\",\"ignor\\u0061ble\":true"),
+        (b"", b"\"type\":\"a/b\",\"ignorable\":true,\"ignorable\":1"),
+    ] {
+        let seq = root.lines().count() - 1;
+        let mut text = root.clone().into_bytes();
+        text.extend_from_slice(b"{");
+        text.extend_from_slice(before);
+        text.extend_from_slice(format!("\"seq\":{seq},").as_bytes());
+        text.extend_from_slice(b"\"time\":\"2026-01-01T00:00:00.000Z\",\"event\":{");
+        text.extend_from_slice(event);
+        text.extend_from_slice(b"}}\n");
+        std::fs::write(file(folder.path(), "root"), &text).expect("a log");
+        let store = JsonlStore::existing(folder.path()).expect("the store");
+        let (mut looked, mut shown) = (Vec::new(), Vec::new());
+        let scanned = store.scan(&id("root"), &mut |event| looked.push(event.clone()));
+        let opened = store.open(&id("root"), &mut |event| shown.push(event.clone()));
+        let said = |result: Result<(), StoreError>| result.map_err(|error| error.to_string());
+        let event = String::from_utf8_lossy(event);
+        assert_eq!(said(scanned), said(opened.map(drop)), "{event}");
+        let is_needed = |stored: &StoredEvent| !matches!(&stored.event, Event::Extension(extension) if extension.is_ignorable());
+        looked.retain(is_needed);
+        shown.retain(is_needed);
+        assert_eq!(looked, shown, "{event}");
+    }
+}
+
+/// An agent writes its beginning first.
+#[tokio::test(start_paused = true)]
+async fn a_log_in_which_something_ignorable_comes_before_the_beginning_is_refused_by_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [root, ..] = logs(folder.path()).await;
+    let mut lines: Vec<_> = root.lines().map(str::to_owned).collect();
+    let first = stored(0);
+    lines.insert(1, serde_json::to_string(&first).expect("a line"));
+    for (seq, line) in lines[2..].iter_mut().enumerate() {
+        *line = line.replacen(
+            &format!("\"seq\":{seq},"),
+            &format!("\"seq\":{},", seq + 1),
+            1,
+        );
+    }
+    let text = lines.join("\n") + "\n";
+    std::fs::write(file(folder.path(), "root"), &text).expect("a log");
+    let world = World::in_folder(folder.path());
+    let examined = world.host.examine(&id("root"), &mut |_| {});
+    let examined = examined.expect_err("it is shown as damaged").to_string();
+    let resumed = Agent::resume(
+        &world.host,
+        None,
+        &id("root"),
+        Default::default(),
+        world.kit(),
+    );
+    let resumed = resumed.map(drop).expect_err("it is not gone on with");
+    assert_eq!(resumed.to_string(), examined);
+    assert!(
+        examined.ends_with("event 1: expected session/start as event 0, found it as 1"),
+        "{examined}"
+    );
+    let after = std::fs::read_to_string(file(folder.path(), "root")).expect("the log");
+    assert_eq!(after, text);
+}
+
 #[test]
 fn a_file_without_line_ends_is_no_torn_header() {
     for text in [

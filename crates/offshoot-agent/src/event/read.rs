@@ -62,6 +62,7 @@ impl<'de> Deserialize<'de> for Extension {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Extension, A::Error> {
                 let (kind, fields) = typed(None, map)?;
+                let fields = fields.into_iter().collect();
                 Ok(Extension { kind, fields })
             }
         }
@@ -69,12 +70,15 @@ impl<'de> Deserialize<'de> for Extension {
     }
 }
 
+/// As they stand: one may be there twice.
+type Fields = Vec<(String, Value)>;
+
 /// The type of an event, and its other fields.
 fn typed<'de, A: MapAccess<'de>>(
     first: Option<Text<'de>>,
     mut map: A,
-) -> Result<(String, Map<String, Value>), A::Error> {
-    let (mut kind, mut fields) = (None, Map::new());
+) -> Result<(String, Fields), A::Error> {
+    let (mut kind, mut fields) = (None, Vec::new());
     let mut next = first;
     loop {
         let key = match next.take() {
@@ -88,7 +92,7 @@ fn typed<'de, A: MapAccess<'de>>(
                     return Err(A::Error::duplicate_field(TYPE));
                 }
             }
-            Some(key) => drop(fields.insert(key.0.into_owned(), map.next_value()?)),
+            Some(key) => fields.push((key.0.into_owned(), map.next_value()?)),
         }
     }
     let kind = kind.ok_or_else(|| A::Error::missing_field(TYPE))?;

@@ -8,7 +8,7 @@ use crate::Source;
 
 /// Whether a type is one of this crate's. An event of such a type that does not have its fields is corrupt,
 /// while one of an unknown type belongs to a crate above.
-pub(super) fn is_own(kind: &str) -> bool {
+pub(crate) fn is_own(kind: &str) -> bool {
     is_own_name(kind.as_bytes())
 }
 

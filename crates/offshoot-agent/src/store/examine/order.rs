@@ -116,7 +116,11 @@ fn start_of(before: &Projection, start: &SessionStart, seq: u64) -> Result<(), S
         return Err(format!("a root with the parent {parent}"));
     }
     match (before.start(), start.inherited, start.resumed) {
-        (None, None, false) => Ok(()),
+        (None, None, false) if seq == 0 => Ok(()),
+        // Also what is ignorable: who asks for the beginning reads the first event.
+        (None, None, false) => Err(format!(
+            "expected session/start as event 0, found it as {seq}"
+        )),
         (None, ..) => Err("expected the beginning of a session, found a resumption".to_owned()),
         (Some(first), None, true) => {
             let is_same = (&first.parent, first.origin, first.depth)

@@ -7,7 +7,7 @@ use offshoot_core::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use crate::event::rfc3339;
+use crate::event::{is_own, rfc3339};
 
 /// An event of which only this is wanted.
 #[derive(Deserialize)]
@@ -39,20 +39,53 @@ impl<'de> Visitor<'de> for MarkVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Mark, A::Error> {
-        let (mut types, mut ignorable) = (0, false);
+        let (mut kind, mut ignorable) = (None, false);
         while let Some(key) = map.next_key::<Key>()? {
-            match (key, map.next_value::<Walked>()?) {
-                (Key::Type, Walked::Text) => types += 1,
-                (Key::Type, _) => return Err(A::Error::custom("a type that is no text")),
+            match key {
+                Key::Type => {
+                    if kind.replace(map.next_value::<Kind>()?).is_some() {
+                        return Err(A::Error::duplicate_field("type"));
+                    }
+                }
                 // The last one of a name counts.
-                (Key::Ignorable, value) => ignorable = matches!(value, Walked::True),
-                (Key::Other, _) => {}
+                Key::Ignorable => ignorable = matches!(map.next_value()?, Walked::True),
+                Key::Other => {
+                    map.next_value::<Walked>()?;
+                }
             }
         }
-        if types != 1 {
-            return Err(A::Error::custom("not one type"));
-        }
+        let kind = kind.ok_or_else(|| A::Error::missing_field("type"))?;
+        // Of an event of this crate the mark is a field like any other one that it does not have.
+        let ignorable = ignorable && matches!(kind, Kind::Others);
         Ok(Mark { ignorable })
+    }
+}
+
+/// The type of an event, whichever way it is written.
+enum Kind {
+    Own,
+    Others,
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct KindVisitor;
+        impl Visitor<'_> for KindVisitor {
+            type Value = Kind;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a type")
+            }
+
+            fn visit_str<E: Error>(self, kind: &str) -> Result<Kind, E> {
+                Ok(if is_own(kind) {
+                    Kind::Own
+                } else {
+                    Kind::Others
+                })
+            }
+        }
+        from.deserialize_str(KindVisitor)
     }
 }
 
@@ -88,7 +121,6 @@ impl<'de> Deserialize<'de> for Key {
 /// nested more deeply than the parser goes. What the parser skips by itself, it does not look at.
 enum Walked {
     True,
-    Text,
     Other,
 }
 
@@ -124,7 +156,7 @@ impl<'de> Visitor<'de> for WalkedVisitor {
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<Walked, E> {
-        Ok(Walked::Text)
+        Ok(Walked::Other)
     }
 
     fn visit_unit<E: Error>(self) -> Result<Walked, E> {

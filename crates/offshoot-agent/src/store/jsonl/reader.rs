@@ -213,7 +213,7 @@ fn seq_of_ignorable(line: &[u8]) -> Option<u64> {
     if crate::event::is_of_this_crate(kind) || memmem::find(line, b"\"ignorable\"").is_none() {
         return None;
     }
-    let outline: Outline = serde_json::from_slice(line).ok()?;
+    let outline: Outline = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
     outline.event.ignorable.then_some(outline.seq)
 }
 
