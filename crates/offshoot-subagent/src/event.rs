@@ -8,7 +8,7 @@ use crate::{Mode, Outcome, TreeUsage, compose};
 
 const STARTED: &str = "subagent/started";
 const SETTLED: &str = "subagent/settled";
-/// The field of a settled one-shot run below which somebody can still be found.
+/// The field of a settled one-shot run: whether somebody can still be found below it.
 const HAS_CHILDREN: &str = "has_children";
 
 /// The types of the events that say what becomes of an agent's children.
@@ -60,10 +60,8 @@ impl RunRecord {
             .with("outcome", outcome.as_str())
             .with("usage", serde_json::to_value(usage).unwrap_or(Value::Null));
         // A continuable child is listed itself.
-        match has_children && self.mode == Mode::OneShot {
-            true => settled.with(HAS_CHILDREN, true),
-            false => settled,
-        }
+        let is_one_shot = self.mode == Mode::OneShot;
+        settled.with_some(HAS_CHILDREN, is_one_shot.then_some(has_children))
     }
 
     /// The run whose end a `subagent/settled` event is, how it ended and what it cost; absent when it is
@@ -138,9 +136,10 @@ impl<'a> RunEvent<'a> {
     }
 }
 
-/// Whether a settlement says that the run has children that a listing shows, or had them.
-pub(crate) fn has_children(settled: &Extension) -> bool {
-    settled.fields.get(HAS_CHILDREN) == Some(&Value::Bool(true))
+/// Whether the run of a settlement may have children that a listing shows. Logs of earlier versions do not
+/// say so of any.
+pub(crate) fn may_have_children(settled: &Extension) -> bool {
+    settled.fields.get(HAS_CHILDREN) != Some(&Value::Bool(false))
 }
 
 /// Whether an event is the settlement of this run.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use offshoot_agent::{AgentId, EventFold, Extension, Projection, RunId};
 
-use crate::event::{EVENT_TYPES, RunEvent, RunRecord, has_children};
+use crate::event::{EVENT_TYPES, RunEvent, RunRecord, may_have_children};
 use crate::{Mode, Outcome, TreeUsage};
 
 /// So many of the runs that ended last are known by their ids.
@@ -29,7 +29,8 @@ pub(crate) struct RunPast {
     /// What the settled runs cost that began in this residency, with all below them.
     below: TreeUsage,
     in_step: bool,
-    /// The runs of calls that ended in the last step.
+    /// The runs of calls that ended since the last step began: in it, or when they were found after the death of
+    /// the process that it was in.
     call_ends: Vec<End>,
     /// The last one that ended, of those that began.
     last_end: Option<End>,
@@ -90,7 +91,7 @@ impl EventFold for RunPast {
         };
         match said.end {
             None => said.record().into_iter().for_each(|run| self.begin(run)),
-            Some((outcome, usage)) => self.end(&said, outcome, usage, has_children(event)),
+            Some((outcome, usage)) => self.end(&said, outcome, usage, may_have_children(event)),
         }
     }
 
@@ -140,7 +141,8 @@ impl RunPast {
             }
         }
         let begun = self.open.remove(said.run_id);
-        if begun.as_ref().is_some_and(|open| open.present) {
+        let present = begun.as_ref().map(|open| open.present);
+        if present == Some(true) {
             self.below.add_below(usage);
         }
         self.last_end = begun.map(|open| (open.run, outcome, usage));
@@ -152,7 +154,7 @@ impl RunPast {
             },
         };
         self.recent.push(run.run_id.clone());
-        if self.in_step && run.call_id.is_some() {
+        if (self.in_step || present == Some(false)) && run.call_id.is_some() {
             self.call_ends.push((run, outcome, usage));
         }
     }
@@ -199,7 +201,7 @@ impl RunPast {
         !self.children.is_empty()
     }
 
-    /// The runs of calls that ended in the last step, in order.
+    /// The runs of calls that ended in the last step, and those of its process that were found to be over, in order.
     pub(crate) fn call_ends(&self) -> &[End] {
         &self.call_ends
     }

@@ -268,6 +268,34 @@ async fn s252_a_continuable_child_below_a_one_shot_one_is_found() {
     world.close(&root).await;
 }
 
+/// Logs of earlier versions do not say of a run whether somebody is left below it.
+#[tokio::test(start_paused = true)]
+async fn a_child_below_a_one_shot_one_of_an_earlier_version_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = world(folder.path());
+    let root = before.root();
+    before.cast.plays("run", [starting(&before, "below")]);
+    for label in ["run", "alone"] {
+        let asked = request(&root, label);
+        let run = before.subagents.run(asked, CancellationToken::new());
+        run.await.unwrap();
+    }
+    let id = root.id().clone();
+    before.close(&root).await;
+    drop((root, before));
+    let path = folder.path().join(format!("{id}.jsonl"));
+    let log = std::fs::read_to_string(&path).unwrap();
+    let says = |value| log.matches(&format!(",\"has_children\":{value}")).count();
+    assert_eq!((says("true"), says("false")), (1, 1));
+    let earlier = log.replace(",\"has_children\":true", "");
+    let earlier = earlier.replace(",\"has_children\":false", "");
+    std::fs::write(&path, earlier).unwrap();
+    let after = world(folder.path());
+    let root = after.resume_root(&id);
+    assert_eq!(rows(&after, &root), ready(&[("below", 2)]));
+    after.close(&root).await;
+}
+
 /// Identity is at the beginning of a log: who lists its children reads no more of theirs, and with the
 /// descendants each log once.
 #[tokio::test(start_paused = true)]

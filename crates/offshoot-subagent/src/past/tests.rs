@@ -94,13 +94,13 @@ impl Everything {
             cost(self.ended.len() as u64 + 1),
         );
         let open = self.open();
-        if open
-            .iter()
-            .any(|(open, present)| open.run_id == end.0.run_id && *present)
-        {
+        let mut open = open.iter().filter(|(it, _)| it.run_id == end.0.run_id);
+        let present = open.next().map(|(_, present)| *present);
+        if present == Some(true) {
             self.below.add_below(end.2);
         }
-        if self.in_step && end.0.call_id.is_some() {
+        // A run of a dead process ends when it is found, outside of steps.
+        if (self.in_step || present == Some(false)) && end.0.call_id.is_some() {
             self.call_ends.push(end.clone());
         }
         self.ended.push((end, below));
@@ -122,7 +122,7 @@ impl Everything {
                     if let Some((_, cost)) = kept.iter_mut().find(|(it, _)| it.child == run.child) {
                         *cost += usage;
                     }
-                    let below = event.fields.contains_key("has_children");
+                    let below = event.fields.get("has_children") != Some(&false.into());
                     kept.retain(|(it, _)| {
                         it.child != run.child || it.mode == Mode::Continuable || below
                     });
