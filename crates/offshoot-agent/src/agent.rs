@@ -48,7 +48,7 @@ pub enum Status {
     Idle,
     /// Turns run.
     Running,
-    /// It is ending: nothing that wakes is accepted.
+    /// It is ending: nothing is accepted but notices of the runtime, quietly.
     Closing,
     /// It has ended.
     Closed,
@@ -84,19 +84,22 @@ impl CancelCause {
 /// Limits and times of agents.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
-    /// The longest chain of automatic wakes; a notice beyond it is delivered quietly. Default 100.
+    /// The longest chain of automatic wakes: a notice of a greater generation is delivered quietly.
+    /// Default 100; with 0 only notices of the generation 0 wake.
     pub max_wake_chain: u64,
     /// How many steps a turn may take; one that owes more then ends with
-    /// [`TurnEndReason::StepLimit`](crate::TurnEndReason::StepLimit). Default 200.
+    /// [`TurnEndReason::StepLimit`](crate::TurnEndReason::StepLimit). Default 200; 0 is as 1.
     pub max_steps_per_turn: u64,
     /// How many steps a turn that has done its work goes on for messages of the next step while a
-    /// followup waits: so many later the followup has its turn, whoever steers. Default 8.
+    /// followup waits: so many later the followup has its turn, whoever steers. Default 8; with 0 it has
+    /// its turn when the work is done.
     pub max_steered_steps: u64,
-    /// How long a cancelled step may take to return before it is dropped. Default 5 s.
+    /// How long a cancelled step may take to return before it is dropped. Default 5 s; while the agent
+    /// closes at most 50 s.
     pub cancel_grace: Duration,
-    /// How many messages may wait in an inbox before users and agents are refused; notices of the
-    /// runtime are always accepted, and so is what opens a turn, since that reads some of it. Default
-    /// 10 000.
+    /// How many messages may wait in an inbox, in both lists together, before users and agents are
+    /// refused; notices of the runtime are always accepted, and so is what opens a turn, since that reads
+    /// some of it. Default 10 000.
     pub inbox_capacity: usize,
     /// How many events are kept for a subscriber that does not take them. Default 4 096.
     pub event_buffer: NonZeroUsize,
@@ -376,7 +379,7 @@ impl Agent {
         self.with_projection(|p| p.open_turn().map(|open| (open.turn, open.generation)))
     }
 
-    /// The last failure that could not be written to the log, such as a full disk.
+    /// Why the log refused what was last refused, such as a full disk; stays when later appends succeed.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.lock().failure.clone()
@@ -444,7 +447,8 @@ impl Agent {
     /// # Errors
     ///
     /// [`SendError::Closed`] after the agent has closed; [`SendError::Log`] when the log cannot be
-    /// written.
+    /// written, or not give the event back: it is of one of this crate's families of types, of a type that
+    /// [`AgentHost::event_types`] does not name, has a field `type`, or is nested deeper than 100.
     pub fn record(&self, extension: crate::Extension) -> Result<(), SendError> {
         self.record_in_step(extension.into())
     }
@@ -489,20 +493,23 @@ impl Agent {
     }
 
     /// Waits until the agent's state changed after [`epoch`](Self::epoch) returned `epoch`. Dropping
-    /// the future has no effect.
+    /// the future has no effect. The state of an agent that has closed need not change any more.
     pub async fn changed_since(&self, epoch: u64) {
         self.until(|state| (state.epoch != epoch).then_some(()))
             .await;
     }
 
-    /// Waits until something that is not passive waits for the agent's next step. Dropping the future has no effect.
+    /// Waits until something that is not passive waits for the agent's next step. Dropping the future has
+    /// no effect. It does not end with the agent: wait for [`closing`](Self::closing) beside it, or inside
+    /// a tool for the call's cancellation.
     pub async fn next_step_arrival(&self) {
         self.until(|state| state.projection().inbox().has_next_step().then_some(()))
             .await;
     }
 
     /// Waits until the agent's state changes to one of which `done` holds. Dropping the future has
-    /// no effect. `done` runs under the agent's lock: it must be short and not call any agent.
+    /// no effect. `done` runs under the agent's lock: it must be short and not call any agent. The wait does
+    /// not end with the agent: have [`closing`](Self::closing) beside it.
     pub async fn until_projection<R>(&self, mut done: impl FnMut(&Projection) -> Option<R>) -> R {
         self.until(|state| done(state.projection())).await
     }

@@ -157,11 +157,11 @@ impl StepContext {
             .with_projection(|projection| projection.history().to_vec())
     }
 
-    /// Records the model's reply.
+    /// Records the model's reply. A step may record several.
     ///
     /// # Errors
     ///
-    /// [`SendError`] when the log cannot be written.
+    /// [`SendError::Closed`] when the step is over; otherwise when the log cannot be written.
     pub fn record_reply(&self, message: AssistantMessage) -> Result<(), SendError> {
         let (turn, step) = (self.key.turn, self.key.step);
         self.agent.record_in_step(Event::MessageAssistant {
@@ -171,11 +171,12 @@ impl StepContext {
         })
     }
 
-    /// Records that a call is dispatched.
+    /// Records that a call is dispatched. Of two calls of one id the first one that has not begun is meant.
     ///
     /// # Errors
     ///
-    /// [`SendError`] when the log cannot be written.
+    /// [`SendError::Unpaired`] when no reply of this step has asked for the call, or it has a result;
+    /// [`SendError::Closed`] when the step is over; otherwise when the log cannot be written.
     pub fn record_call(&self, call: &CallRequest) -> Result<(), SendError> {
         self.agent.record_in_step(Event::ToolCall {
             turn: self.key.turn,
@@ -192,11 +193,12 @@ impl StepContext {
         self.agent.note_settled(self.key.turn, self.key.step, call);
     }
 
-    /// Records how a call ended.
+    /// Records how a call ended. Results may come in any order.
     ///
     /// # Errors
     ///
-    /// [`SendError`] when the log cannot be written.
+    /// [`SendError::Unpaired`] when the call was not [begun](Self::record_call), or has a result;
+    /// [`SendError::Closed`] when the step is over; otherwise when the log cannot be written.
     pub fn record_result(&self, result: ToolResultRecord) -> Result<(), SendError> {
         let (turn, step) = (self.key.turn, self.key.step);
         self.agent.record_in_step(Event::ToolResult {

@@ -172,7 +172,8 @@ impl TurnEndReason {
 /// An event of a crate above: its type, with a `/` in it, and its fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Extension {
-    /// For example `build/started`.
+    /// For example `build/started`. The families `session`, `inbox`, `turn`, `step`, `message`, `tool` and
+    /// `agent` are this crate's: an event of one of them is not recorded.
     #[serde(rename = "type")]
     pub kind: String,
     /// Everything else.

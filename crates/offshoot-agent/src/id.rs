@@ -131,7 +131,8 @@ id! {
     RunId
 }
 
-/// The id that a model gave to one tool call. Any text; empty ones are replaced on entry.
+/// The id that a model gave to one tool call. Any text, best one of its own in its step: the stock loop
+/// replaces those that are empty or there already.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);

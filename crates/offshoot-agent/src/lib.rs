@@ -11,6 +11,49 @@
 //! - [`EventHub`]: every event of every session, in the order of commit: for an observer that is
 //!   called at once, or a [`Subscription`] that may be slow.
 //!
+//! The guide, with whole programs, is `docs/agents.md` of the repository; `docs/sessions.md` has the logs.
+//! The least there is to it, a driver that has nothing to do:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use futures::FutureExt;
+//! use futures::future::BoxFuture;
+//! use offshoot_agent::{
+//!     Agent, AgentHost, AgentKit, AgentSettings, AgentSpec, DriverError, MemoryStore, Message, Pending,
+//!     Placement, Prompt, StepContext, StepOutcome, ToolSet, TurnDriver, TurnEndReason,
+//! };
+//!
+//! struct Idler;
+//!
+//! impl TurnDriver for Idler {
+//!     fn step<'a>(
+//!         &'a self,
+//!         context: &'a StepContext,
+//!     ) -> BoxFuture<'a, Result<StepOutcome, DriverError>> {
+//!         assert_eq!(context.history().len(), 1); // Ask a model here.
+//!         async { Ok(StepOutcome::Completed) }.boxed()
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = AgentHost::new(Arc::new(MemoryStore::default()), AgentSettings::default());
+//! let kit = AgentKit {
+//!     driver: Arc::new(Idler),
+//!     tools: ToolSet::default(),
+//!     prompt: Prompt::default(),
+//! };
+//! let agent = Agent::create(&host, None, AgentSpec::root(kit))?;
+//! agent.start();
+//! let delivered = agent.followup(Message::user("hello"))?;
+//! assert_eq!(delivered.placement, Placement::TurnStarted);
+//! assert_eq!(agent.idle().await.end, Some(TurnEndReason::Completed));
+//! agent.close(Pending::Keep).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! This crate knows no model, no background task and no subagent: those add their events as
 //! [`Extension`]s and their messages with a [`Source`] of their own kind.
 

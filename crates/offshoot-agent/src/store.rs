@@ -90,6 +90,17 @@ pub enum AppendError {
     Store(#[from] StoreError),
 }
 
+impl AppendError {
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unstorable(_) => "UNSTORABLE",
+            Self::Conflict { .. } | Self::Store(_) => "LOG_FAILED",
+        }
+    }
+}
+
 /// What is called with each event of a log, in order. It keeps what it needs: a log is read as a
 /// stream, and may be far larger than what it comes to.
 pub type Visit<'a> = &'a mut dyn FnMut(&StoredEvent);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use offshoot_agent::{
     Agent, AgentId, AgentSettings, AgentSpec, CancelCause, Event, Extension, OpenError, Pending,
-    Placement, SendError, Status, StoreError,
+    Placement, SendError, Status, StoreError, StoredEvent,
 };
 use offshoot_core::Scope;
 use support::{Fate, Manner, World, notice, soon, user};
@@ -79,6 +79,53 @@ async fn a_live_session_is_not_resumed() {
         agent.inject(user("still-works")).expect("accepted");
         world.finish(agent).await;
     }
+}
+
+/// Decision 16: each refusal to make an agent has a stable code, also one that comes of the store.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_to_make_an_agent_has_a_code() {
+    let world = World::new();
+    let live = Agent::create(&world.host, None, world.spec())
+        .expect("an agent")
+        .into_agent();
+    let code = |spec: AgentSpec, owner: Option<&Scope>| {
+        let refused = Agent::create(&world.host, owner, spec);
+        refused.expect_err("refused").code()
+    };
+    let with_id = |id: &AgentId| AgentSpec {
+        id: Some(id.clone()),
+        ..world.spec()
+    };
+    assert_eq!(code(with_id(live.id()), None), "SESSION_EXISTS");
+    let id = AgentId::fresh();
+    let own = AgentSpec {
+        parent: Some(id.clone()),
+        ..with_id(&id)
+    };
+    assert_eq!(code(own, None), "OWN_PARENT");
+    let past = world.log(&live);
+    let late = AgentSpec {
+        seed: Some(vec![StoredEvent {
+            seq: 1,
+            ..past[0].clone()
+        }]),
+        ..world.spec()
+    };
+    assert_eq!(code(late, None), "BAD_SEED");
+    let mut unreadable = world.spec();
+    unreadable.extra.insert("label".into(), 1.into());
+    assert_eq!(code(unreadable, None), "UNSTORABLE");
+    let owner = Scope::root("owner");
+    owner.close().await;
+    assert_eq!(code(world.spec(), Some(&owner)), "OWNER_CLOSING");
+
+    let resume = |id: &AgentId| {
+        let resumed = Agent::resume(&world.host, None, id, Default::default(), world.kit());
+        resumed.expect_err("refused").code()
+    };
+    assert_eq!(resume(live.id()), "AGENT_LIVE");
+    assert_eq!(resume(&id), "SESSION_NOT_FOUND");
+    world.finish(live).await;
 }
 
 /// What could not be made leaves nothing: no session, no entry, no event.

@@ -9,7 +9,7 @@ use crate::{AppendError, CallId, Message, MessageId, Target};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The agent is ending.
+    /// The agent is ending: it takes nothing but notices of the runtime.
     #[error("the agent is closing")]
     Closing,
     /// The agent has ended, or the step that wanted to record something has.
@@ -27,7 +27,8 @@ pub enum SendError {
     /// No message of this id waits, or not in that list: it is unknown, claimed, read or discarded.
     #[error("message {0} does not wait there")]
     NotWaiting(MessageId),
-    /// No open call of the step is answered or begun by it.
+    /// It begins or answers no open call of the step: the call is in none of its replies, has a result, or
+    /// was to be answered before it was begun.
     #[error("the step has no open call {0}")]
     Unpaired(CallId),
     /// The log could not be written.
@@ -47,8 +48,7 @@ impl SendError {
             Self::Full(_) => "INBOX_FULL",
             Self::NotWaiting(_) => "NOT_WAITING",
             Self::Unpaired(_) => "UNPAIRED_CALL",
-            Self::Log(AppendError::Unstorable(_)) => "UNSTORABLE",
-            Self::Log(_) => "LOG_FAILED",
+            Self::Log(error) => error.code(),
         }
     }
 }
@@ -63,11 +63,12 @@ pub enum Placement {
     Queued,
     /// The agent is running: it reads the message at its next step.
     NextStep,
-    /// The agent is running: it reads the message in a later turn. So it does with a message for the
-    /// next step of a turn that was cancelled and has not ended.
+    /// The agent is running: it reads the message in a later turn. So it does with one that wakes, for
+    /// whatever list, while the turn that runs was cancelled and has not ended.
     NextTurn,
-    /// Nothing runs and the message does not wake: it waits for the next turn. So does a passive one for
-    /// the next step that there is, whatever runs.
+    /// The message does not wake, and no turn runs or the one that does was cancelled: it waits for the
+    /// next turn. So does any message to an agent that was not [started](Agent::start); and a passive one
+    /// waits for the next step that there is, whatever runs.
     Parked,
 }
 
@@ -97,11 +98,14 @@ pub enum Resumed {
 }
 
 impl Agent {
-    /// Accepts a message for a turn of its own; an idle agent begins it at once.
+    /// Accepts a message for a turn of its own; an idle agent begins it at once. May be called from any
+    /// thread, and from a step of the agent itself. It returns when the log has the message, and waits for
+    /// nothing else.
     ///
     /// # Errors
     ///
-    /// [`SendError`]; the message was then not appended.
+    /// [`SendError`]; the message was then not appended: the agent is closing or closed, its runtime is
+    /// gone, the id was accepted before, too much waits, or the log could not take the message.
     pub fn followup(&self, message: Message) -> Result<Delivered, SendError> {
         self.accept(Accept::followup(message))
     }
@@ -110,7 +114,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`SendError`]; the message was then not appended.
+    /// As [`followup`](Self::followup).
     pub fn steer(&self, message: Message) -> Result<Delivered, SendError> {
         self.accept(Accept::steer(message))
     }
@@ -119,7 +123,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`SendError`]; the message was then not appended.
+    /// As [`followup`](Self::followup), but that it needs no runtime.
     pub fn inject(&self, message: Message) -> Result<Delivered, SendError> {
         self.accept(Accept::inject(message))
     }
@@ -129,18 +133,19 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`SendError`]; the message was then not appended.
+    /// As [`inject`](Self::inject).
     pub fn inject_passively(&self, message: Message) -> Result<Delivered, SendError> {
         self.accept(Accept::inject_passively(message))
     }
 
     /// Accepts a notice of the runtime for the next step. `wake` is what its sender wants; it is
     /// delivered quietly all the same while the agent is closing, after a user stopped the agent, when
-    /// its chain of automatic wakes is too long, and when the agent's runtime is gone.
+    /// its chain of automatic wakes is too long, and when the agent's runtime is gone. The inbox is never
+    /// too full for it: who sends notices bounds their number.
     ///
     /// # Errors
     ///
-    /// [`SendError`] when the agent has closed or the log cannot be written.
+    /// [`SendError`] when the agent has closed, the id was accepted before or the log cannot be written.
     pub fn notify(&self, message: Message, wake: bool) -> Result<Delivered, SendError> {
         self.notify_with(Vec::new(), message, wake)
     }
@@ -199,7 +204,11 @@ impl Agent {
     /// Cancels the turn that runs, and with [`Pending::Discard`] discards what waits.
     ///
     /// The turn ends `aborted` with the first cause that it was cancelled with. What waits under
-    /// [`Pending::Keep`] stays parked until the next message that wakes. Returns whether a turn ran.
+    /// [`Pending::Keep`] stays parked until the next message that wakes, or until
+    /// [`resume_parked`](Self::resume_parked). Returns whether a turn ran, one that was cancelled before
+    /// included; it does not wait for its end: [`idle`](Self::idle) does, which takes at most
+    /// [`cancel_grace`](crate::AgentSettings::cancel_grace) if nothing starts another turn. The stop is a
+    /// stop also when the log cannot be written; what waits is not discarded then.
     pub fn cancel(&self, cause: CancelCause, pending: Pending) -> bool {
         // What waits is not discarded when the log refuses; the stop is a stop all the same.
         self.commit(|state, inner| state.run(inner, Cancel { cause, pending }).0)
@@ -244,7 +253,8 @@ impl Agent {
         })
     }
 
-    /// Discards one waiting message. False when it does not wait: unknown, claimed or read.
+    /// Discards one waiting message, on the record with `cause`. False when it does not wait (unknown,
+    /// claimed or read), and when the log cannot be written: then it still waits.
     pub fn withdraw(&self, id: &MessageId, cause: &str) -> bool {
         let withdraw = Withdraw {
             id: id.clone(),

@@ -12,7 +12,8 @@ use crate::TurnEndReason;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Idle {
-    /// How the last turn of this residency ended; absent when there was none.
+    /// How the last turn of this residency ended; absent when there was none. `Interrupted` when it is one
+    /// of the residency before, which this one found open.
     pub end: Option<TurnEndReason>,
     /// How many messages wait for the next step.
     pub next_step: usize,

@@ -49,6 +49,23 @@ pub enum OpenError {
     Append(#[from] AppendError),
 }
 
+impl OpenError {
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OwnerClosing => "OWNER_CLOSING",
+            Self::Live(_) => "AGENT_LIVE",
+            Self::OwnParent(_) => "OWN_PARENT",
+            Self::Empty(_) => "SESSION_EMPTY",
+            Self::BadSeed(_) => "BAD_SEED",
+            Self::NoRuntime => "NO_RUNTIME",
+            Self::Store(error) => error.code(),
+            Self::Append(error) => error.code(),
+        }
+    }
+}
+
 impl From<ScopeClosed> for OpenError {
     fn from(_: ScopeClosed) -> Self {
         Self::OwnerClosing
@@ -207,7 +224,10 @@ impl Agent {
 
     /// Goes on with a stored session. What a dead process left open is closed on the record;
     /// messages that were accepted and not read still wait. Runs nothing before
-    /// [`start`](Self::start).
+    /// [`start`](Self::start), and does no turn again that was cut.
+    ///
+    /// `kit` is not stored: it is what the agent works with from now on. `extra` is recorded with the
+    /// beginning of this residency; [`Projection::start`](crate::Projection::start) keeps that of the first.
     ///
     /// # Errors
     ///
