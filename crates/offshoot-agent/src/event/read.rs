@@ -113,7 +113,8 @@ fn event_of<'de, A: MapAccess<'de>>(kind: &str, mut rest: Rest<A>) -> Result<Eve
             Own::deserialize(OwnEvent { kind, rest }).map_err(|error| of_kind(kind, &error))
         }
         _ => {
-            let mut fields = Map::new();
+            // Most have as many, and it does not grow step by step.
+            let mut fields = Map::with_capacity(7);
             while let Some((key, value)) = rest.next_entry::<String, Value>()? {
                 fields.insert(key, value);
             }

@@ -206,9 +206,7 @@ const PREFIX: usize = 128;
 fn seq_of_ignorable(line: &[u8]) -> Option<u64> {
     const BEFORE: &[u8] = b"\"event\":{\"type\":\"";
     let head = &line[..line.len().min(PREFIX)];
-    let at = head
-        .windows(BEFORE.len())
-        .position(|bytes| bytes == BEFORE)?;
+    let at = memmem::find(head, BEFORE)?;
     let kind = &head[at + BEFORE.len()..];
     if crate::event::is_of_this_crate(kind) || memmem::find(line, b"\"ignorable\"").is_none() {
         return None;
