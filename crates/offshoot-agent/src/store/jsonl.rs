@@ -13,6 +13,7 @@ mod sync;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::{OpenedSession, SessionLog, SessionStore, StoreError, Visit};
 use crate::{AgentId, StoredEvent};
@@ -190,7 +191,25 @@ fn corrupt(path: &Path, line: usize, what: impl Into<String>) -> StoreError {
     }
 }
 
-/// Takes the writer's lock, which ends when the file is closed.
+/// How long a lock is waited for, and how often it is asked for meanwhile. A child has a copy of each file of
+/// its parent from its fork to its exec, and with it the lock of a process that was killed between them.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the lock of a log that is there; a writer that lives is waited for in vain.
+fn lock_in_time(file: &File, path: &Path, id: &AgentId) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    loop {
+        match lock(file, path, id) {
+            Err(StoreError::Locked(_)) if begun.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+/// Takes the writer's lock, which ends with its writer or when the file is closed.
 fn lock(file: &File, path: &Path, id: &AgentId) -> Result<(), StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -229,7 +248,7 @@ impl SessionStore for JsonlStore {
             .write(true)
             .open(&path)
             .map_err(|error| missing(&path, id, error))?;
-        lock(&file, &path, id)?;
+        lock_in_time(&file, &path, id)?;
         let mut reader = Reader::new(&path, &file, id)?;
         let unborn = reader.is_unborn()?;
         while !unborn && let Some(read) = reader.next(Ignorable::PassOver)? {
@@ -352,6 +371,40 @@ mod tests {
         assert!(matches!(store.create(&id, 0), Err(StoreError::Exists(_))));
         drop(log);
         assert!(store.open(&id, &mut |_| {}).is_ok());
+    }
+
+    /// A child between its fork and its exec has a copy of every file of its parent.
+    #[test]
+    fn a_lock_that_a_dead_process_left_to_a_child_that_begins_is_waited_for() {
+        let (_folder, store) = store();
+        let id = AgentId::fresh();
+        drop(store.create(&id, 0).expect("a session"));
+        let left = File::open(store.path(&id)).expect("the log");
+        left.try_lock().expect("the lock");
+        let mut child = std::process::Command::new("sleep")
+            .arg("0.1")
+            .stdin(left)
+            .spawn()
+            .expect("a child");
+        let opened = store.open(&id, &mut |_| {});
+        assert!(opened.is_ok(), "{:?}", opened.err());
+        child.wait().expect("its end");
+    }
+
+    #[test]
+    fn a_writer_that_ends_leaves_its_lock_to_no_child_that_begins() {
+        let (_folder, store) = store();
+        let id = AgentId::fresh();
+        let log = store.create(&id, 0).expect("a session");
+        drop(log);
+        let file = File::open(store.path(&id)).expect("the log");
+        let log = store.log(file, store.path(&id), 0, 0, None);
+        lock(log.file(), &store.path(&id), &id).expect("the lock");
+        // What a child has until its exec.
+        let _copy = log.file().try_clone().expect("a copy");
+        drop(log);
+        let probe = File::open(store.path(&id)).expect("the log");
+        assert!(probe.try_lock().is_ok());
     }
 
     #[test]

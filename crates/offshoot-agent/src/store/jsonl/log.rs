@@ -39,6 +39,20 @@ pub(super) struct JsonlLog {
     leftover: Option<Leftover>,
 }
 
+impl Drop for JsonlLog {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread starts has a copy of the file until its exec.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+impl JsonlLog {
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
 impl JsonlStore {
     /// A writer that goes on behind `length` bytes.
     pub(super) fn log(
