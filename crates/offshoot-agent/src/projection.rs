@@ -472,23 +472,6 @@ impl Projection {
         self.last_fact.as_deref()
     }
 
-    /// The [events](Self::extensions) of crates above since the present residency began, in order.
-    pub fn present_extensions(&self) -> impl Iterator<Item = &Extension> {
-        self.extensions_from(self.activation_at)
-    }
-
-    /// The [events](Self::extensions) of crates above since the last step began, in order. With
-    /// [`interrupted`](Self::interrupted) they tell what became known and was perhaps not shown.
-    pub fn last_step_extensions(&self) -> impl Iterator<Item = &Extension> {
-        self.extensions_from(self.step_at)
-    }
-
-    fn extensions_from(&self, seq: u64) -> impl Iterator<Item = &Extension> {
-        let kept = self.kept();
-        let from = kept.partition_point(|(at, _)| *at < seq);
-        kept[from..].iter().map(|(_, extension)| &**extension)
-    }
-
     /// Whether the process ended in the middle of the last turn. Stays so until the next turn begins.
     #[must_use]
     pub fn interrupted(&self) -> bool {
